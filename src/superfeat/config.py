@@ -1,0 +1,191 @@
+"""Settings: frozen dataclasses, one per stage. Their defaults are the paper's; anything unknown stops the program."""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from superfeat.errors import ConfigError
+
+Settings = TypeVar("Settings")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrunkConfig:
+    """Which convolutional trunk, and what it expects of its pixels."""
+
+    arch: Literal["resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
+    stages: int = 3  # 3 of 4: the paper's trunk is cut before its last block
+    stride_in_1x1: bool = False  # the older variant of Caffe and Keras weights
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
+
+
+@dataclasses.dataclass(frozen=True)
+class LitConfig:
+    """The Local feature Integration Transformer (Section 3.1; Appendix for the variants)."""
+
+    templates: int = 256  # N
+    rounds: int = 6  # T
+    dim: int = 1024  # d
+    update: Literal["residual", "gru"] = "residual"
+    frozen_templates: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("templates", "rounds", "dim"):
+            _require(getattr(self, name) >= 1, f"lit.{name}", getattr(self, name), "1 or more")
+        _require(self.dim >= 2, "lit.dim", self.dim, "2 or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """A whole network. `whitened_dim = None` means that no whitening has been learned yet."""
+
+    method: Literal["fire", "how"] = "fire"
+    trunk: TrunkConfig = TrunkConfig()
+    lit: LitConfig | None = LitConfig()
+    whitened_dim: int | None = 128
+
+    def __post_init__(self) -> None:
+        if (self.method == "fire") != (self.lit is not None):
+            raise ConfigError(f"method '{self.method}' {'needs' if self.method == 'fire' else 'takes no'} [lit] settings")
+        if self.whitened_dim is not None:
+            _require(self.whitened_dim >= 1, "whitened_dim", self.whitened_dim, "1 or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtractConfig:
+    """From a photo to its features. Everything that changes the result is here, and nothing that does not."""
+
+    features_per_image: int = 1000
+    max_side: int = 1024  # longest side in pixels; photos are never enlarged to it
+    scales: tuple[float, ...] = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
+    upright: bool = True  # turn by the EXIF tag; benchmarks read images as stored
+    draft: bool = False  # let the JPEG decoder shrink large photos: faster, a little different
+    attention: Literal["none", "regions", "maps"] = "none"
+
+    def __post_init__(self) -> None:
+        _require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
+        _require(self.max_side >= 16, "extract.max_side", self.max_side, "16 or more")
+        good = len(self.scales) > 0 and all(0 < scale <= 8 for scale in self.scales)
+        _require(good, "extract.scales", self.scales, "one or more numbers above 0 and up to 8")
+        _require(len(set(self.scales)) == len(self.scales), "extract.scales", self.scales, "each scale once")
+
+    @classmethod
+    def profile(cls, name: str) -> "ExtractConfig":
+        """A named set of settings: `paper`, or `fast` for a laptop (docs/profiles.md shows what it costs)."""
+        if name not in PROFILES:
+            raise ConfigError(f"unknown profile '{name}'; {_nearest(name, PROFILES)}")
+        return PROFILES[name]
+
+
+# `fast` was chosen on val_landmarks and ukbench50_val by benchmarks/profiles.py; docs/profiles.md has the table.
+PROFILES: dict[str, ExtractConfig] = {
+    "paper": ExtractConfig(),
+    "fast": ExtractConfig(max_side=480, scales=(1.414, 1.0, 0.707, 0.5, 0.353), draft=True),
+}
+
+
+def overlay(settings: Settings, changes: Mapping[str, Any], where: str = "") -> Settings:
+    """`settings` with `changes` on top. Keys may be nested (TOML tables) or dotted ('lit.rounds')."""
+    hints = typing.get_type_hints(type(settings))
+    known = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    nested: dict[str, Any] = {}
+    for key, value in changes.items():
+        head, _, rest = key.partition(".")
+        if head not in known:
+            raise ConfigError(f"unknown setting '{where}{head}'; {_nearest(head, known)}")
+        if rest:
+            nested.setdefault(head, {})[rest] = value
+        elif isinstance(value, Mapping):
+            nested.setdefault(head, {}).update(value)
+        else:
+            nested[head] = _coerce(value, hints[head], where + head)
+    for name, value in nested.items():
+        if isinstance(value, dict):
+            current = getattr(settings, name)
+            inner = current if current is not None else _dataclass_in(hints[name])()
+            if not dataclasses.is_dataclass(inner):
+                raise ConfigError(f"setting '{where}{name}' is a single value and has no parts")
+            nested[name] = overlay(inner, value, f"{where}{name}.")
+    return dataclasses.replace(settings, **nested)  # type: ignore[type-var]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read the settings in {path}: {error}") from error
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """'lit.rounds=3' -> ('lit.rounds', 3). The value is read as TOML, or as plain text if it is not TOML."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"'{text}' is not a setting; write name=value, for example max_side=640")
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def as_dict(settings: Any) -> dict[str, Any]:
+    """Plain JSON-ready values."""
+    plain: dict[str, Any] = dataclasses.asdict(settings)
+    return plain
+
+
+def _coerce(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the type that the dataclass declares, or a ConfigError."""
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        options = typing.get_args(hint)
+        _require(value in options, where, value, " or ".join(repr(option) for option in options))
+        return value
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in typing.get_args(hint):
+            return None
+        inner = next(arg for arg in typing.get_args(hint) if arg is not type(None))
+        return _coerce(value, inner, where)
+    if origin is tuple:
+        _require(isinstance(value, (list, tuple)), where, value, "a list of numbers")
+        args = typing.get_args(hint)
+        if args[-1] is not Ellipsis:
+            _require(len(value) == len(args), where, value, f"{len(args)} numbers")
+        return tuple(_coerce(item, args[0], where) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if dataclasses.is_dataclass(hint):
+        raise ConfigError(f"setting '{where}' is a group of settings; name one of its parts, for example '{where}.…'")
+    _require(type(value) is hint, where, value, f"a value of type {hint.__name__}")
+    return value
+
+
+def _dataclass_in(hint: Any) -> Any:
+    return next((arg for arg in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(arg)), dict)
+
+
+def _require(condition: bool, name: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise ConfigError(f"setting '{name}' is {value!r}; it must be {allowed}")
+
+
+def _nearest(name: str, known: typing.Iterable[str]) -> str:
+    options = sorted(known)
+    close = difflib.get_close_matches(name, options, n=1)
+    return f"did you mean '{close[0]}'?" if close else f"known are {', '.join(options)}"

@@ -1,0 +1,32 @@
+"""The exceptions a user can act on: each message gives the value, the reason and the next step."""
+
+
+class SuperfeatError(Exception):
+    """Anything superfeat refuses or cannot do; the command line prints it as one line."""
+
+
+class ConfigError(SuperfeatError):
+    """A setting that does not exist or has an impossible value."""
+
+
+class ImageError(SuperfeatError):
+    """A photo that cannot be read; a run reports it and goes on."""
+
+
+class WeightsError(SuperfeatError):
+    """A weights file that is missing, damaged, hostile, or does not fit the network."""
+
+
+class UnpickleError(SuperfeatError):
+    """A pickle or torch file that is damaged, or that names anything but plain data."""
+
+
+class StoreError(SuperfeatError):
+    """An artefact on disk that is damaged, in use, made by something else, or cannot be written."""
+
+
+class MissingExtraError(SuperfeatError):
+    """An optional dependency that is not installed."""
+
+    def __init__(self, purpose: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs an optional part: pip install 'superfeat[{extra}]'")
