@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -10,7 +11,23 @@ from typing import Any, Literal, TypeVar
 
 from superfeat.errors import ConfigError
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 Settings = TypeVar("Settings")
+
+
+def _require(condition: bool, name: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise ConfigError(f"setting '{name}' is {value!r}; it must be {allowed}")
+
+
+def _nearest(name: str, known: typing.Iterable[str]) -> str:
+    options = sorted(known)
+    close = difflib.get_close_matches(name, options, n=1)
+    return f"did you mean '{close[0]}'?" if close else f"known are {', '.join(options)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,10 +137,6 @@ def overlay(settings: Settings, changes: Mapping[str, Any], where: str = "") -> 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib
-    try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read the settings in {path}: {error}") from error
@@ -134,10 +147,6 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"'{text}' is not a setting; write name=value, for example max_side=640")
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -178,14 +187,3 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
 
 def _dataclass_in(hint: Any) -> Any:
     return next((arg for arg in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(arg)), dict)
-
-
-def _require(condition: bool, name: str, value: object, allowed: str) -> None:
-    if not condition:
-        raise ConfigError(f"setting '{name}' is {value!r}; it must be {allowed}")
-
-
-def _nearest(name: str, known: typing.Iterable[str]) -> str:
-    options = sorted(known)
-    close = difflib.get_close_matches(name, options, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"known are {', '.join(options)}"

@@ -140,6 +140,12 @@ def _rebuild_tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tu
     return storage.as_strided(size, stride, offset)
 
 
+def _tensor(raw: bytes, dtype: Any) -> Any:
+    import torch
+
+    return torch.frombuffer(bytearray(raw), dtype=dtype) if raw else torch.empty(0, dtype=dtype)
+
+
 def read_pickle(path: str | Path) -> Any:
     """The plain values of a pickle file. Refuses anything that would run code."""
     path = Path(path)
@@ -171,9 +177,7 @@ def _read_torch_zip(path: Path) -> Any:
 
         def storage(dtype: str, key: str, count: int) -> Any:
             if key not in loaded:
-                raw = archive.read(f"{root}data/{key}")
-                kind = getattr(torch, dtype)
-                loaded[key] = torch.frombuffer(bytearray(raw), dtype=kind) if raw else torch.empty(0, dtype=kind)
+                loaded[key] = _tensor(archive.read(f"{root}data/{key}"), getattr(torch, dtype))
             return loaded[key]
 
         return RestrictedUnpickler(io.BytesIO(archive.read(indices[0])), storage).load()
@@ -201,8 +205,7 @@ def _read_torch_legacy(path: Path) -> Any:
         for key in RestrictedUnpickler(file).load():
             target = loaded[key]
             count = int.from_bytes(file.read(8), "little")
-            raw = file.read(count * target.element_size())
-            target.copy_(torch.frombuffer(bytearray(raw), dtype=target.dtype))
+            target.copy_(_tensor(file.read(count * target.element_size()), target.dtype))
         return values
 
 

@@ -1,0 +1,273 @@
+"""Photos -> features: decode, scale pyramid, network, strongest. One Features per photo, in the order given.
+
+Each scale of each photo is one task on one thread. So the result cannot depend on the number of workers, a single
+photo still uses all cores, and no more than `workers` maps are in memory at once.
+"""
+
+import collections
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, UInt8
+from torch import Tensor, nn
+
+from superfeat.config import ExtractConfig, as_dict
+from superfeat.errors import ImageError, SuperfeatError
+from superfeat.feature_store import feature_writer, photo_stamp
+from superfeat.features import Features
+from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
+from superfeat.nets.fused import for_inference
+from superfeat.nets.local import Local
+from superfeat.weights import Network
+
+DECODERS = 2
+BYTES_PER_WORKER = 2 << 30  # the trunk at scale 2.0 of 1024 x 1024 needs about 1.5 GB
+Photos = str | Path | Iterable[str | Path | Photo]
+Pixels = UInt8[np.ndarray, "height width 3"]
+
+
+class ScaleFeatures(NamedTuple):
+    """All features of one image at one scale."""
+
+    vectors: Float32[np.ndarray, "n dim"]
+    strengths: Float32[np.ndarray, "n"]
+    regions: Float32[np.ndarray, "n 4"] | None
+    maps: Float32[np.ndarray, "n height width"] | None
+
+
+def extract(
+    network: Network,
+    photos: Photos,
+    config: ExtractConfig = ExtractConfig(),  # noqa: B008 - frozen
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+    on_skip: Callable[[Skipped], None] | None = None,
+) -> Iterator[Features]:
+    """Yields the features of each photo. One that cannot be read is skipped: `on_skip` is told, or a warning given.
+
+    `photos` are paths, or one folder, glob pattern or list file. Raises ImageError only if no photo could be read.
+    """
+    done, reasons = 0, []
+    for outcome in _run(network, as_photos(photos), config, workers, device):
+        if isinstance(outcome, Features):
+            done += 1
+            yield outcome
+        else:
+            reasons.append(outcome)
+            if on_skip is None:
+                warnings.warn(f"skipped {outcome.name}: {outcome.reason}", stacklevel=2)
+            else:
+                on_skip(outcome)
+    _require_one(done, reasons)
+
+
+def extract_to(
+    path: str | Path,
+    network: Network,
+    photos: Photos,
+    config: ExtractConfig = ExtractConfig(),  # noqa: B008 - frozen
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+) -> Iterator[Features | Skipped]:
+    """Extracts into a features folder, passing on each outcome as it is safe on disk. What is there is not redone."""
+    if config.attention == "maps":
+        raise SuperfeatError("attention maps are too large to store; keep 'regions', or take the maps from extract()")
+    facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config)}
+    plain = _jsonable(facts)
+    done, reasons = 0, []
+    with feature_writer(path, plain, network.dim, regions=config.attention == "regions") as writer:
+        todo = [photo for photo in as_photos(photos) if not writer.has(photo.name, photo_stamp(photo.path))]
+        stamps = {photo.name: photo_stamp(photo.path) for photo in todo}
+        for outcome in _run(network, todo, config, workers, device):
+            if isinstance(outcome, Features):
+                writer.add(outcome, stamps[outcome.name])
+                done += 1
+            else:
+                writer.skip(outcome, stamps[outcome.name])
+                reasons.append(outcome)
+            yield outcome
+        writer.finish()
+        _require_one(done + sum(entry.skipped is None for entry in writer.entries.values()), reasons)
+
+
+def as_photos(photos: Photos) -> list[Photo]:
+    """Paths as they are given; a single string or path may be a folder, a glob pattern or a list."""
+    if isinstance(photos, (str, Path)):
+        return list_photos([photos]).photos
+    return [photo if isinstance(photo, Photo) else Photo(Path(photo), str(photo)) for photo in photos]
+
+
+def default_workers() -> int:
+    """One per core that this process may use, as far as memory allows."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return min(cores, 4)
+    return max(1, min(cores, memory // BYTES_PER_WORKER))
+
+
+def _require_one(done: int, reasons: list[Skipped]) -> None:
+    if reasons and not done:
+        first = f"{reasons[0].name}: {reasons[0].reason}"
+        raise ImageError(f"none of the {len(reasons)} photos could be read (the first is {first})")
+
+
+def _run(
+    network: Network, photos: Iterable[Photo], config: ExtractConfig, workers: int | None, device: str
+) -> Iterator[Features | Skipped]:
+    """The pipeline: decoding runs ahead of the network, the network's tasks ahead of the selection."""
+    module = _place(network, device)
+    workers = 1 if device != "cpu" else workers or default_workers()
+    threads = torch.get_num_threads()
+    decoding: collections.deque[tuple[Photo, Future[Pixels | Skipped]]] = collections.deque()
+    working: collections.deque[tuple[Photo, Skipped | _Pending]] = collections.deque()
+    coming = iter(photos)
+    with _pool(DECODERS) as decoders, _pool(workers, torch.set_num_threads, 1) as runners:
+        try:
+            while True:
+                while len(decoding) < workers + DECODERS and (photo := next(coming, None)) is not None:
+                    decoding.append((photo, decoders.submit(_decode, photo, config)))
+                while decoding and len(working) <= workers:
+                    photo, pixels = decoding.popleft()
+                    working.append((photo, _start(module, network, pixels.result(), config, runners, device)))
+                if not working:
+                    return
+                photo, pending = working.popleft()
+                yield pending if isinstance(pending, Skipped) else _finish(network, photo, pending, config)
+        finally:
+            torch.set_num_threads(threads)  # the workers' setting reaches parts of torch that all threads share
+
+
+@contextlib.contextmanager
+def _pool(workers: int, initialise: Callable[..., object] | None = None, *arguments: object) -> Iterator[ThreadPoolExecutor]:
+    """Threads that drop their unstarted work when the caller stops early (Ctrl-C, or a closed generator)."""
+    pool = ThreadPoolExecutor(workers, initializer=initialise, initargs=arguments)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _place(network: Network, device: str) -> Callable[[Tensor], Local]:
+    if not isinstance(network.module, nn.Module):
+        return network.module
+    return for_inference(network.module) if device == "cpu" else network.module.eval().to(device)
+
+
+def _decode(photo: Photo, config: ExtractConfig) -> Pixels | Skipped:
+    try:
+        return read_image(
+            photo.path, max_side=config.max_side, upright=config.upright, box=photo.box, draft=config.draft
+        )
+    except ImageError as error:
+        return Skipped(photo.name, str(error))
+
+
+class _Pending(NamedTuple):
+    image_size: tuple[int, int]
+    scales: list[float]
+    parts: "list[Future[ScaleFeatures]]"
+
+
+def _start(
+    module: Callable[[Tensor], Local],
+    network: Network,
+    pixels: Pixels | Skipped,
+    config: ExtractConfig,
+    runners: ThreadPoolExecutor,
+    device: str,
+) -> "_Pending | Skipped":
+    """Hands each scale of a decoded photo to the workers."""
+    if isinstance(pixels, Skipped):
+        return pixels
+    height, width = pixels.shape[:2]
+    scales = [scale for scale in config.scales if min(scaled_size(height, width, scale)) >= 1]
+    image = torch.from_numpy(normalise(pixels, *network.normalisation)).unsqueeze(0).to(device)
+    recompute = network.module.recompute_scale
+    parts = [runners.submit(_run_scale, module, image, scale, recompute, config.attention) for scale in scales]
+    return _Pending((width, height), scales, parts)
+
+
+@torch.inference_mode()
+def _run_scale(
+    module: Callable[[Tensor], Local], image: Float[Tensor, "1 3 height width"], scale: float, recompute: bool, attention: str
+) -> ScaleFeatures:
+    local = module(resize(image, scale, recompute))
+    regions = None if attention == "none" else find_regions(local).cpu().numpy()
+    maps = None if attention != "maps" else _maps(local).cpu().numpy()
+    return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps)
+
+
+def resize(
+    image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool
+) -> Float[Tensor, "batch 3 h w"]:
+    """Bilinear without antialias. `recompute` takes the ratio of the rounded sizes as the scale, as HOW does."""
+    if scale == 1:
+        return image
+    return nn.functional.interpolate(
+        image, scale_factor=scale, mode="bilinear", align_corners=False, recompute_scale_factor=recompute
+    )
+
+
+def find_regions(local: Local) -> Float[Tensor, "n 4"]:
+    """Centroid x, y and standard deviation in x, y of each feature's attention, as fractions of the image."""
+    height, width = local.grid
+    kwargs = {"dtype": local.vectors.dtype, "device": local.vectors.device}
+    x = ((torch.arange(width, **kwargs) + 0.5) / width).expand(height, width).flatten()
+    y = ((torch.arange(height, **kwargs) + 0.5) / height).unsqueeze(1).expand(height, width).flatten()
+    within = torch.tensor([1 / (12 * width**2), 1 / (12 * height**2)], **kwargs)  # a place is a cell, not a point
+    places = torch.stack((x, y), dim=1)
+    if local.maps is None:
+        return torch.cat((places, within.sqrt().expand(len(places), 2)), dim=1)
+    maps = local.maps[0].flatten(1)
+    centroids = maps @ places
+    variances = maps @ places.square() - centroids.square()
+    return torch.cat((centroids, (variances.clamp(min=0) + within).sqrt()), dim=1)
+
+
+def _maps(local: Local) -> Float[Tensor, "n height width"]:
+    """Attention maps; a feature that is one place attends to that place alone."""
+    if local.maps is not None:
+        return local.maps[0]
+    height, width = local.grid
+    return torch.eye(height * width).view(-1, height, width)
+
+
+def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractConfig) -> Features:
+    """The strongest features over all scales, strongest first; equal ones in the order of scale and ID."""
+    parts = [part.result() for part in pending.parts]
+    strengths = np.concatenate([part.strengths for part in parts]) if parts else np.empty(0, np.float32)
+    if network.config.method == "how" and len(strengths):
+        strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)
+    chosen = np.argsort(-strengths, kind="stable")[: config.features_per_image]
+    counts = [len(part.strengths) for part in parts]
+    ids = np.concatenate([np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, np.int32)])
+    scales = np.repeat(np.asarray(pending.scales, np.float32), counts)
+    vectors = np.concatenate([part.vectors for part in parts] or [np.empty((0, network.dim), np.float32)])
+    maps = regions = None
+    if config.attention != "none":
+        empty = np.empty((0, 4), np.float32)
+        regions = np.concatenate([part.regions for part in parts if part.regions is not None] or [empty])[chosen]
+    if config.attention == "maps":
+        every = [one for part in parts if part.maps is not None for one in part.maps]
+        maps = [every[index] for index in chosen]
+    return Features(
+        photo.name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps, pending.image_size
+    )
+
+
+def _jsonable(value: object) -> object:
+    """Tuples as lists, so that a manifest read back equals the one written."""
+    if isinstance(value, dict):
+        return {key: _jsonable(item) for key, item in value.items()}
+    return [_jsonable(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,128 @@
+"""Crash-safe files: written beside and renamed, synced before they are named, locked while written."""
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from superfeat.errors import StoreError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def explained(path: Path, doing: str = "write") -> Iterator[None]:
+    """Turns the system's errors into ours, with the next step."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(f"the disk is full: cannot {doing} {path}; nothing finished is lost, free space and run again") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise StoreError(f"cannot {doing} {path}: {error.strerror}; choose a folder that you may write to") from error
+        raise StoreError(f"cannot {doing} {path}: {error.strerror or error}") from error
+
+
+def sync(file: IO[Any]) -> None:
+    """Makes what was written survive a power cut."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder survive a power cut (where the system lets folders be synced)."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replaces a file as a whole: readers see the old or the new one, never a part."""
+    with explained(path):
+        beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                sync(file)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replaces a JSON file as a whole."""
+    write_file(path, (json.dumps(value, indent=2, sort_keys=True) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file, or a StoreError."""
+    with explained(path, "read"):
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise StoreError(f"{path} is damaged: {error}") from error
+
+
+def write_folder(path: Path, files: Mapping[str, bytes], *, overwrite: bool = False) -> None:
+    """Writes a folder of files as a whole; an existing one is kept unless `overwrite`."""
+    if path.exists() and not overwrite:
+        raise StoreError(f"{path} exists already; choose another name or ask to overwrite it")
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+        try:
+            beside.chmod(0o777 & ~_umask())
+            for name, data in files.items():
+                with (beside / name).open("wb") as file:
+                    file.write(data)
+                    sync(file)
+            sync_folder(beside)
+            _swap(beside, path)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        sync_folder(path.parent)
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Puts `new` in the place of `path`; what was there is moved away first and put back if that fails."""
+    if not path.exists():
+        new.rename(path)
+        return
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    path.rename(old)
+    try:
+        new.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
+    shutil.rmtree(old) if old.is_dir() else old.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@contextlib.contextmanager
+def writer_lock(folder: Path) -> Iterator[None]:
+    """One writer at a time; the lock goes with the process, however it ends."""
+    with explained(folder), (folder / ".lock").open("a+") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(f"{folder} is being written by another process; wait for it to end, or stop it") from None
+        yield

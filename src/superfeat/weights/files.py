@@ -1,0 +1,184 @@
+"""Networks in and out: a folder of model.safetensors + config.json + README.md (the model card), or foreign files."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from superfeat.config import NetworkConfig, as_dict, overlay
+from superfeat.errors import ConfigError, SuperfeatError, WeightsError
+from superfeat.nets.fire import Fire
+from superfeat.nets.how import How
+from superfeat.nets.lit import Lit
+from superfeat.nets.trunk import Normalisation, ResNet
+from superfeat.nets.whitening import Whitening
+from superfeat.store import write_folder
+from superfeat.unpickle import read_torch
+from superfeat.weights.keras import is_keras, read_keras
+from superfeat.weights.layouts import Foreign, fit, recognise
+from superfeat.weights.model_card import model_card
+from superfeat.weights.named import NAMED, cached_path
+
+FORMAT = "superfeat-network"
+VERSION = 1
+NOTHING_SPARE = re.compile(r"(?!)")
+BARE = NetworkConfig("how", lit=None, whitened_dim=None)  # what a config file's settings are laid over
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Network:
+    """A network ready to use: its module (images -> Local), its settings, and where its weights come from."""
+
+    module: Fire | How
+    config: NetworkConfig
+    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of all settings and parameters: the same network has the same digest whatever file it came from."""
+        return _digest(self.config, self.module.state_dict())
+
+    @property
+    def normalisation(self) -> Normalisation:
+        return Normalisation(self.config.trunk.mean, self.config.trunk.std)
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a feature."""
+        raw = self.config.lit.dim if self.config.lit else self.module.trunk.channels
+        return self.config.whitened_dim or raw
+
+
+def _digest(config: NetworkConfig, state: dict[str, Tensor]) -> str:
+    total = hashlib.sha256(json.dumps(as_dict(config), sort_keys=True).encode())
+    for name, tensor in sorted(state.items()):
+        if not name.endswith("num_batches_tracked"):
+            total.update(f"{name} {tuple(tensor.shape)}".encode())
+            total.update(tensor.detach().cpu().float().contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def build_module(config: NetworkConfig) -> Fire | How:
+    """The network of these settings, newly initialised."""
+    trunk_config = config.trunk
+    normalisation = Normalisation(trunk_config.mean, trunk_config.std)
+    trunk = ResNet(trunk_config.arch, trunk_config.stages, trunk_config.stride_in_1x1, normalisation)
+    raw = config.lit.dim if config.lit else trunk.channels
+    whitening = None if config.whitened_dim is None else Whitening(raw, config.whitened_dim)
+    if config.lit is None:
+        return How(trunk, whitening).eval()
+    return Fire(trunk, Lit(trunk.channels, **as_dict(config.lit)), whitening).eval()
+
+
+def load_network(source: str | Path) -> Network:
+    """Loads a network from a folder of ours, a released FIRe or HOW checkpoint, a trunk file (torchvision, timm,
+    Keras), an exported .onnx file, or by a name that `superfeat weights get` has brought."""
+    path = Path(source)
+    if str(source) in NAMED and not path.exists():
+        path = cached_path(str(source))
+    if not path.exists():
+        names = ", ".join(NAMED)
+        raise WeightsError(f"no weights at {source}: give a file, a folder, or one of the names {names}")
+    if path.suffix == ".onnx":
+        from superfeat.onnx import load_onnx
+
+        return load_onnx(path)
+    if path.name == "model.safetensors" and (path.parent / "config.json").is_file():
+        path = path.parent
+    if (path / "config.json").is_file():
+        return _load_ours(path)
+    return _adopt(read_foreign(path), path)
+
+
+def read_foreign(path: Path) -> Foreign:
+    """Parameters of a file that is not in our format."""
+    if is_keras(path):
+        return read_keras(path)
+    if path.is_dir():
+        raise WeightsError(f"{path} is a folder without config.json: not a network that superfeat saved")
+    if path.suffix == ".safetensors":
+        return recognise(_read_safetensors(path), str(path))
+    return recognise(read_torch(path), str(path))
+
+
+def _adopt(foreign: Foreign, path: Path) -> Network:
+    with torch.device("meta"):
+        expected = build_module(foreign.config).state_dict()
+    state = fit(foreign, expected, str(path))
+    module = build_module(foreign.config)
+    module.load_state_dict(state)
+    return Network(module, foreign.config, {"source": path.name, "kind": foreign.kind})
+
+
+def _load_ours(folder: Path) -> Network:
+    facts = read_config(folder)
+    config = network_config(facts["network"], folder)
+    state = _read_safetensors(folder / "model.safetensors")
+    expected = build_module(config).state_dict()
+    plain = Foreign(state, config, lambda name: name, NOTHING_SPARE, "superfeat network")
+    module = build_module(config)
+    module.load_state_dict(fit(plain, expected, str(folder)))
+    network = Network(module, config, facts.get("provenance", {}))
+    if network.digest != facts.get("digest"):
+        raise WeightsError(f"{folder} is damaged: its parameters are not those that were saved; copy or convert it again")
+    return network
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The facts in a network folder's config.json."""
+    path = folder / "config.json"
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"cannot read {path}: {error}") from error
+    if facts.get("format") != FORMAT:
+        raise WeightsError(f"{path} does not describe a superfeat network")
+    if facts.get("version") != VERSION:
+        raise WeightsError(f"{path} has format version {facts.get('version')}; this superfeat reads {VERSION}: upgrade it")
+    return facts
+
+
+def network_config(settings: dict[str, Any], source: Path) -> NetworkConfig:
+    """The settings that config.json holds, checked."""
+    try:
+        base = NetworkConfig() if settings.get("method") == "fire" else BARE
+        return overlay(base, settings)
+    except ConfigError as error:
+        raise WeightsError(f"{source}: {error}") from error
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return safetensors.torch.load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path} is damaged or incomplete ({error}); copy or convert it again") from error
+
+
+def save_network(network: Network, path: str | Path, *, half: bool = False, overwrite: bool = False) -> None:
+    """Writes the network as a folder, whole or not at all. `half` stores 16-bit floats: half the size, 3 digits."""
+    if not isinstance(network.module, nn.Module):
+        raise SuperfeatError("an exported network cannot be saved again; convert the network that it came from")
+    tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.state_dict().items()}
+    if half:
+        tensors = {name: value.half() if value.is_floating_point() else value for name, value in tensors.items()}
+    facts = {
+        "format": FORMAT,
+        "version": VERSION,
+        "network": as_dict(network.config),
+        "digest": _digest(network.config, tensors),
+        "provenance": network.provenance,
+    }
+    files = {
+        "model.safetensors": safetensors.torch.save(tensors),
+        "config.json": (json.dumps(facts, indent=2) + "\n").encode(),
+        "README.md": model_card(facts, sum(value.numel() for value in tensors.values()), half).encode(),
+    }
+    write_folder(Path(path), files, overwrite=overwrite)

