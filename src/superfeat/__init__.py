@@ -17,7 +17,18 @@ _HOMES = {
     "load_network": "weights",
     "save_network": "weights",
 }
-__all__ = ["__version__", *_HOMES]
+__all__ = [
+    "ExtractConfig",
+    "FeatureStore",
+    "Features",
+    "Network",
+    "SuperfeatError",
+    "__version__",
+    "extract",
+    "extract_to",
+    "load_network",
+    "save_network",
+]
 
 if TYPE_CHECKING:
     from superfeat.config import ExtractConfig

@@ -71,7 +71,9 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         if (self.method == "fire") != (self.lit is not None):
-            raise ConfigError(f"method '{self.method}' {'needs' if self.method == 'fire' else 'takes no'} [lit] settings")
+            raise ConfigError(
+                f"method '{self.method}' {'needs' if self.method == 'fire' else 'takes no'} [lit] settings"
+            )
         if self.whitened_dim is not None:
             _require(self.whitened_dim >= 1, "whitened_dim", self.whitened_dim, "1 or more")
 

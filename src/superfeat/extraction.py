@@ -6,6 +6,7 @@ photo still uses all cores, and no more than `workers` maps are in memory at onc
 
 import collections
 import contextlib
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,6 @@ from superfeat.errors import ImageError, SuperfeatError
 from superfeat.feature_store import feature_writer, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
-from superfeat.nets.fused import for_inference
 from superfeat.nets.local import Local
 from superfeat.weights import Network
 
@@ -82,9 +82,10 @@ def extract_to(
     if config.attention == "maps":
         raise SuperfeatError("attention maps are too large to store; keep 'regions', or take the maps from extract()")
     facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config)}
-    plain = _jsonable(facts)
     done, reasons = 0, []
-    with feature_writer(path, plain, network.dim, regions=config.attention == "regions") as writer:
+    with feature_writer(
+        path, json.loads(json.dumps(facts)), network.dim, regions=config.attention == "regions"
+    ) as writer:
         todo = [photo for photo in as_photos(photos) if not writer.has(photo.name, photo_stamp(photo.path))]
         stamps = {photo.name: photo_stamp(photo.path) for photo in todo}
         for outcome in _run(network, todo, config, workers, device):
@@ -126,13 +127,13 @@ def _run(
     network: Network, photos: Iterable[Photo], config: ExtractConfig, workers: int | None, device: str
 ) -> Iterator[Features | Skipped]:
     """The pipeline: decoding runs ahead of the network, the network's tasks ahead of the selection."""
-    module = _place(network, device)
+    module = network.fast if device == "cpu" else network.module.eval().to(device)
     workers = 1 if device != "cpu" else workers or default_workers()
     threads = torch.get_num_threads()
     decoding: collections.deque[tuple[Photo, Future[Pixels | Skipped]]] = collections.deque()
     working: collections.deque[tuple[Photo, Skipped | _Pending]] = collections.deque()
     coming = iter(photos)
-    with _pool(DECODERS) as decoders, _pool(workers, torch.set_num_threads, 1) as runners:
+    with _pool(DECODERS) as decoders, _pool(workers, lambda: torch.set_num_threads(1)) as runners:
         try:
             while True:
                 while len(decoding) < workers + DECODERS and (photo := next(coming, None)) is not None:
@@ -149,19 +150,13 @@ def _run(
 
 
 @contextlib.contextmanager
-def _pool(workers: int, initialise: Callable[..., object] | None = None, *arguments: object) -> Iterator[ThreadPoolExecutor]:
+def _pool(workers: int, initialise: Callable[[], object] | None = None) -> Iterator[ThreadPoolExecutor]:
     """Threads that drop their unstarted work when the caller stops early (Ctrl-C, or a closed generator)."""
-    pool = ThreadPoolExecutor(workers, initializer=initialise, initargs=arguments)
+    pool = ThreadPoolExecutor(workers, initializer=initialise)
     try:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _place(network: Network, device: str) -> Callable[[Tensor], Local]:
-    if not isinstance(network.module, nn.Module):
-        return network.module
-    return for_inference(network.module) if device == "cpu" else network.module.eval().to(device)
 
 
 def _decode(photo: Photo, config: ExtractConfig) -> Pixels | Skipped:
@@ -200,7 +195,11 @@ def _start(
 
 @torch.inference_mode()
 def _run_scale(
-    module: Callable[[Tensor], Local], image: Float[Tensor, "1 3 height width"], scale: float, recompute: bool, attention: str
+    module: Callable[[Tensor], Local],
+    image: Float[Tensor, "1 3 height width"],
+    scale: float,
+    recompute: bool,
+    attention: str,
 ) -> ScaleFeatures:
     local = module(resize(image, scale, recompute))
     regions = None if attention == "none" else find_regions(local).cpu().numpy()
@@ -208,9 +207,7 @@ def _run_scale(
     return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps)
 
 
-def resize(
-    image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool
-) -> Float[Tensor, "batch 3 h w"]:
+def resize(image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool) -> Float[Tensor, "batch 3 h w"]:
     """Bilinear without antialias. `recompute` takes the ratio of the rounded sizes as the scale, as HOW does."""
     if scale == 1:
         return image
@@ -222,10 +219,10 @@ def resize(
 def find_regions(local: Local) -> Float[Tensor, "n 4"]:
     """Centroid x, y and standard deviation in x, y of each feature's attention, as fractions of the image."""
     height, width = local.grid
-    kwargs = {"dtype": local.vectors.dtype, "device": local.vectors.device}
-    x = ((torch.arange(width, **kwargs) + 0.5) / width).expand(height, width).flatten()
-    y = ((torch.arange(height, **kwargs) + 0.5) / height).unsqueeze(1).expand(height, width).flatten()
-    within = torch.tensor([1 / (12 * width**2), 1 / (12 * height**2)], **kwargs)  # a place is a cell, not a point
+    device = local.vectors.device
+    x = ((torch.arange(width, device=device) + 0.5) / width).expand(height, width).flatten()
+    y = ((torch.arange(height, device=device) + 0.5) / height).unsqueeze(1).expand(height, width).flatten()
+    within = torch.tensor([width, height], device=device).float().square().mul(12).reciprocal()  # a place is a cell
     places = torch.stack((x, y), dim=1)
     if local.maps is None:
         return torch.cat((places, within.sqrt().expand(len(places), 2)), dim=1)
@@ -240,7 +237,7 @@ def _maps(local: Local) -> Float[Tensor, "n height width"]:
     if local.maps is not None:
         return local.maps[0]
     height, width = local.grid
-    return torch.eye(height * width).view(-1, height, width)
+    return torch.eye(height * width).unflatten(1, (height, width))
 
 
 def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractConfig) -> Features:
@@ -264,10 +261,3 @@ def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractCo
     return Features(
         photo.name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps, pending.image_size
     )
-
-
-def _jsonable(value: object) -> object:
-    """Tuples as lists, so that a manifest read back equals the one written."""
-    if isinstance(value, dict):
-        return {key: _jsonable(item) for key, item in value.items()}
-    return [_jsonable(item) for item in value] if isinstance(value, (list, tuple)) else value

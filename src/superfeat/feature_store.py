@@ -70,7 +70,9 @@ class FeatureStore:
         self.entries = [entry for entry in _read_journal(self.path) if entry.skipped is None]
         self.skipped = [entry for entry in _read_journal(self.path) if entry.skipped is not None]
         rows = sum(entry.count for entry in self.entries)
-        self._arrays = {name: _map_array(self.path, name, rows, width) for name, width in _widths(self.manifest).items()}
+        self._arrays = {
+            name: _map_array(self.path, name, rows, width) for name, width in _widths(self.manifest).items()
+        }
         self._by_name = {entry.name: entry for entry in self.entries}
 
     def __len__(self) -> int:
@@ -87,7 +89,9 @@ class FeatureStore:
 
     def _features(self, entry: Entry) -> Features:
         rows = slice(entry.first, entry.first + entry.count)
-        return Features(name=entry.name, image_size=entry.size, **{key: array[rows] for key, array in self._arrays.items()})
+        return Features(
+            name=entry.name, image_size=entry.size, **{key: array[rows] for key, array in self._arrays.items()}
+        )
 
     def verify(self) -> None:
         """Reads everything and compares the checksums; StoreError at the first image that is not as it was written."""
@@ -99,7 +103,9 @@ class FeatureStore:
 class FeatureWriter:
     """Adds images to a features folder, new or half done."""
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], files: Mapping[str, IO[bytes]], entries: list[Entry]) -> None:
+    def __init__(
+        self, path: Path, manifest: Mapping[str, Any], files: Mapping[str, IO[bytes]], entries: list[Entry]
+    ) -> None:
         self.path = path
         self.entries = {entry.name: entry for entry in entries}
         self._manifest = dict(manifest)
@@ -137,7 +143,12 @@ class FeatureWriter:
                 os.pwrite(file.fileno(), _npy_header(name, self._rows, width), 0)
                 sync(file)
         done = [entry for entry in self.entries.values() if entry.skipped is None]
-        counts = {"images": len(done), "skipped": len(self.entries) - len(done), "features": self._rows, "complete": True}
+        counts = {
+            "images": len(done),
+            "skipped": len(self.entries) - len(done),
+            "features": self._rows,
+            "complete": True,
+        }
         write_json(self.path / "manifest.json", {**self._manifest, **counts})
 
     def _append(self, entry: Entry) -> None:
@@ -178,11 +189,21 @@ def _widths(manifest: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def _require_same(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    different = [key for key in new if old.get(key) != new[key]]
+    different = list(_differences(old, new))
     if different:
+        listed = ", ".join(different[:3]) + (", …" if len(different) > 3 else "")
         raise StoreError(
-            f"{folder} was made with another {' and '.join(different)}; choose another folder, or remove it to start again"
+            f"{folder} was made with other settings ({listed}); choose another folder, or remove it to start again"
         )
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], where: str = "") -> Iterator[str]:
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            yield from _differences(before, value, f"{where}{key}.")
+        elif before != value:
+            yield f"{where}{key} was {before}, not {value}"
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -193,7 +214,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise StoreError(f"{folder} is not a features folder")
     if manifest.get("version") != VERSION:
-        raise StoreError(f"{folder} has format version {manifest.get('version')}; this superfeat reads {VERSION}: upgrade it")
+        raise StoreError(
+            f"{folder} has format version {manifest.get('version')}; this superfeat reads {VERSION}: upgrade it"
+        )
     return manifest
 
 

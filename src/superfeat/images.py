@@ -61,7 +61,9 @@ def list_photos(sources: Sequence[str | Path]) -> Listing:
     unique = []
     for photo in photos:
         if seen.setdefault(photo.name, photo.path) != photo.path:
-            raise ImageError(f"two photos are called {photo.name}: {seen[photo.name]} and {photo.path}; name one folder above both")
+            raise ImageError(
+                f"two photos are called {photo.name}: {seen[photo.name]} and {photo.path}; name one folder above both"
+            )
         if len(unique) < len(seen):
             unique.append(photo)
     return Listing(unique, left_out)
@@ -79,7 +81,7 @@ def _list_source(source: str) -> tuple[list[Photo], list[str]]:
         return _read_list(path), []
     if path.exists():
         return [Photo(path, path.as_posix() if path.parent != Path() else path.name)], []
-    matches = sorted(glob.glob(source, recursive=True))
+    matches = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not matches:
         raise ImageError(f"no photos at {source}: give a folder, a file, a glob pattern or a .txt list of paths")
     return [Photo(Path(match), Path(match).as_posix()) for match in matches if not Path(match).is_dir()], []
@@ -195,7 +197,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def _crop(image: Image.Image, box: Box) -> Image.Image:
     left, upper, right, lower = (round(edge) for edge in box)
-    if not (left < right and upper < lower and 0 < right and left < image.width and 0 < lower and upper < image.height):
+    if not (left < right and upper < lower and right > 0 and left < image.width and lower > 0 and upper < image.height):
         raise ImageError(f"the box {box} does not lie on the image of {image.width} x {image.height} pixels")
     return image.crop((left, upper, right, lower))
 

@@ -25,9 +25,13 @@ def explained(path: Path, doing: str = "write") -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(f"the disk is full: cannot {doing} {path}; nothing finished is lost, free space and run again") from error
+            raise StoreError(
+                f"the disk is full: cannot {doing} {path}; nothing finished is lost, free space and run again"
+            ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise StoreError(f"cannot {doing} {path}: {error.strerror}; choose a folder that you may write to") from error
+            raise StoreError(
+                f"cannot {doing} {path}: {error.strerror}; choose a folder that you may write to"
+            ) from error
         raise StoreError(f"cannot {doing} {path}: {error.strerror or error}") from error
 
 
@@ -124,5 +128,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise StoreError(f"{folder} is being written by another process; wait for it to end, or stop it") from None
+                raise StoreError(
+                    f"{folder} is being written by another process; wait for it to end, or stop it"
+                ) from None
         yield

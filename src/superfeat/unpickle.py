@@ -32,8 +32,8 @@ STORAGE_DTYPES = {
 }
 
 
-class _Refused(Exception):
-    pass
+class _RefusedError(Exception):
+    """What in a file is not plain data."""
 
 
 class _ArrayClass:
@@ -47,14 +47,14 @@ def _plain_path(*parts: str) -> str:
 def _plain_bytes(*arguments: Any) -> bytes:
     """bytes(), bytes(b"...") and bytes("...", "latin1"), but not bytes(10**12)."""
     if any(not isinstance(argument, (str, bytes)) for argument in arguments):
-        raise _Refused("bytes made of something else than text")
+        raise _RefusedError("bytes made of something else than text")
     return bytes(*arguments)
 
 
 def _plain_dtype(*arguments: Any) -> np.dtype[Any]:
     dtype = np.dtype(arguments[0])
     if dtype.hasobject:
-        raise _Refused("it holds an array of Python objects")
+        raise _RefusedError("it holds an array of Python objects")
     return dtype
 
 
@@ -74,7 +74,7 @@ def _numpy_from_buffer(buffer: Any, dtype: np.dtype[Any], shape: tuple[int, ...]
 
 def _latin1_bytes(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
-        raise _Refused(f"it holds bytes in {encoding}")
+        raise _RefusedError(f"it holds bytes in {encoding}")
     return text.encode("latin1")
 
 
@@ -101,7 +101,9 @@ for _module in ("numpy.core", "numpy._core"):
 class RestrictedUnpickler(pickle.Unpickler):
     """An unpickler that knows a short list of names and refuses every other."""
 
-    def __init__(self, file: io.BufferedIOBase | io.BytesIO, storages: Callable[[str, str, int], Any] | None = None) -> None:
+    def __init__(
+        self, file: io.BufferedIOBase | io.BytesIO, storages: Callable[[str, str, int], Any] | None = None
+    ) -> None:
         super().__init__(file, encoding="latin1")
         self._storages = storages
 
@@ -112,11 +114,11 @@ class RestrictedUnpickler(pickle.Unpickler):
             found = _torch_name(module, name)
             if found is not None:
                 return found
-        raise _Refused(f"it names {module}.{name}")
+        raise _RefusedError(f"it names {module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
         if self._storages is None or not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage"):
-            raise _Refused("it refers to data outside itself")
+            raise _RefusedError("it refers to data outside itself")
         _, dtype, key, _, count = pid[:5]
         return self._storages(str(dtype), str(key), int(count))
 
@@ -151,7 +153,7 @@ def read_pickle(path: str | Path) -> Any:
     path = Path(path)
     with _explained(path):
         if path.stat().st_size > MAX_PICKLE_BYTES:
-            raise _Refused(f"it is larger than {MAX_PICKLE_BYTES} bytes")
+            raise _RefusedError(f"it is larger than {MAX_PICKLE_BYTES} bytes")
         return RestrictedUnpickler(io.BytesIO(path.read_bytes())).load()
 
 
@@ -169,9 +171,9 @@ def _read_torch_zip(path: Path) -> Any:
         entries = archive.infolist()
         indices = [entry for entry in entries if entry.filename.count("/") <= 1 and entry.filename.endswith("data.pkl")]
         if len(indices) != 1:
-            raise _Refused("it is a zip file that torch.save did not write")
+            raise _RefusedError("it is a zip file that torch.save did not write")
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-            raise _Refused("its parts are compressed")
+            raise _RefusedError("its parts are compressed")
         root = indices[0].filename.removesuffix("data.pkl")
         loaded: dict[str, Any] = {}
 
@@ -190,7 +192,7 @@ def _read_torch_legacy(path: Path) -> Any:
     size = path.stat().st_size
     with path.open("rb") as file:
         if RestrictedUnpickler(file).load() != LEGACY_MAGIC:
-            raise _Refused("torch.save did not write it")
+            raise _RefusedError("torch.save did not write it")
         for _ in ("protocol", "system"):
             RestrictedUnpickler(file).load()
         loaded: dict[str, Any] = {}
@@ -198,7 +200,7 @@ def _read_torch_legacy(path: Path) -> Any:
         def storage(dtype: str, key: str, count: int) -> Any:
             kind = getattr(torch, dtype)
             if count * kind.itemsize > size:
-                raise _Refused(f"storage {key} is longer than the file")
+                raise _RefusedError(f"storage {key} is longer than the file")
             return loaded.setdefault(key, torch.zeros(count, dtype=kind))
 
         values = RestrictedUnpickler(file, storage).load()
@@ -214,7 +216,7 @@ def _explained(path: Path) -> Iterator[None]:
     """Turns whatever goes wrong into one clear error."""
     try:
         yield
-    except _Refused as error:
+    except _RefusedError as error:
         raise UnpickleError(f"{path} is refused: {error}; nothing in it was run") from None
     except RecursionError:
         raise UnpickleError(f"{path} is refused: it is nested too deeply; nothing in it was run") from None

@@ -24,7 +24,9 @@ def without_whitening(network: Network) -> Network:
     """The same network, giving raw features."""
     module = network.module
     bare = How(module.trunk, None) if isinstance(module, How) else Fire(module.trunk, module.lit, None)
-    return dataclasses.replace(network, module=bare.eval(), config=dataclasses.replace(network.config, whitened_dim=None))
+    return dataclasses.replace(
+        network, module=bare.eval(), config=dataclasses.replace(network.config, whitened_dim=None)
+    )
 
 
 def fit_whitening(
@@ -49,8 +51,13 @@ def fit_whitening(
         fit.add(torch.from_numpy(features.vectors.copy()))
         on_image(done)
     if fit.count < raw.dim:
-        raise SuperfeatError(f"{fit.count} features are too few to whiten {raw.dim} dimensions; give more or larger photos")
+        raise SuperfeatError(
+            f"{fit.count} features are too few to whiten {raw.dim} dimensions; give more or larger photos"
+        )
     module = raw.module
     module.whitening = fit.finish(dim)
-    provenance = {**network.provenance, "whitening": f"learned from {fit.count} features of {done} photos at {max_side} px"}
+    provenance = {
+        **network.provenance,
+        "whitening": f"learned from {fit.count} features of {done} photos at {max_side} px",
+    }
     return Network(module, dataclasses.replace(raw.config, whitened_dim=dim), provenance)

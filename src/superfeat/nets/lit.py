@@ -49,7 +49,7 @@ class Lit(nn.Module):
         state = self.templates.expand(len(x), -1, -1)
         for _ in range(self.rounds):
             attention, gathered = self._attend(state, places, keys, values)
-            state = self._update(state, gathered)
+            state = self.update(state, gathered)
         return state, attention.transpose(1, 2).unflatten(2, (height, width))
 
     def _attend(
@@ -62,16 +62,15 @@ class Lit(nn.Module):
         """Attention alpha (eq. 4): softmax over the templates at each place, then L1 over the places; and V alpha."""
         query = self.query(self.norm_templates(state)) / state.shape[-1] ** 0.5
         if keys is None:
-            logits = places @ (query @ self.key.weight).transpose(1, 2)
-        else:
-            logits = keys @ query.transpose(1, 2)
+            keys, query = places, query @ self.key.weight
+        logits = keys @ query.transpose(1, 2)
         alpha = logits.softmax(dim=-1) + ATTENTION_FLOOR
         alpha = alpha / alpha.sum(dim=1, keepdim=True)
         if values is None:
             return alpha, self.value(alpha.transpose(1, 2) @ places)
         return alpha, alpha.transpose(1, 2) @ values
 
-    def _update(
+    def update(
         self, state: Float[Tensor, "batch templates dim"], gathered: Float[Tensor, "batch templates dim"]
     ) -> Float[Tensor, "batch templates dim"]:
         """Eq. 5: add what was gathered (or let a GRU decide), then a residual MLP."""

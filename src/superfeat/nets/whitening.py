@@ -27,7 +27,7 @@ class WhiteningFit:
 
     def __init__(self, inputs: int) -> None:
         self.count = 0
-        self.mean: Float64[Tensor, "inputs"] = torch.zeros(inputs, dtype=torch.float64)
+        self.mean: Float64[Tensor, inputs] = torch.zeros(inputs, dtype=torch.float64)
         self.scatter: Float64[Tensor, "inputs inputs"] = torch.zeros(inputs, inputs, dtype=torch.float64)
 
     def add(self, x: Float[Tensor, "n inputs"]) -> None:

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from torch import Tensor, nn
 from superfeat.config import NetworkConfig, as_dict, overlay
 from superfeat.errors import ConfigError, SuperfeatError, WeightsError
 from superfeat.nets.fire import Fire
+from superfeat.nets.fused import for_inference
 from superfeat.nets.how import How
 from superfeat.nets.lit import Lit
+from superfeat.nets.local import Local
 from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.store import write_folder
@@ -35,7 +38,10 @@ BARE = NetworkConfig("how", lit=None, whitened_dim=None)  # what a config file's
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Network:
-    """A network ready to use: its module (images -> Local), its settings, and where its weights come from."""
+    """A network ready to use: its module (images -> Local), its settings, and where its weights come from.
+
+    It does not change: whoever trains a module wraps it anew.
+    """
 
     module: Fire | How
     config: NetworkConfig
@@ -45,6 +51,11 @@ class Network:
     def digest(self) -> str:
         """SHA-256 of all settings and parameters: the same network has the same digest whatever file it came from."""
         return _digest(self.config, self.module.state_dict())
+
+    @functools.cached_property
+    def fast(self) -> Callable[[Tensor], Local]:
+        """The module for inference on a CPU: fused where that is possible."""
+        return for_inference(self.module) if isinstance(self.module, nn.Module) else self.module
 
     @property
     def normalisation(self) -> Normalisation:
@@ -128,7 +139,9 @@ def _load_ours(folder: Path) -> Network:
     module.load_state_dict(fit(plain, expected, str(folder)))
     network = Network(module, config, facts.get("provenance", {}))
     if network.digest != facts.get("digest"):
-        raise WeightsError(f"{folder} is damaged: its parameters are not those that were saved; copy or convert it again")
+        raise WeightsError(
+            f"{folder} is damaged: its parameters are not those that were saved; copy or convert it again"
+        )
     return network
 
 
@@ -142,7 +155,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     if facts.get("format") != FORMAT:
         raise WeightsError(f"{path} does not describe a superfeat network")
     if facts.get("version") != VERSION:
-        raise WeightsError(f"{path} has format version {facts.get('version')}; this superfeat reads {VERSION}: upgrade it")
+        raise WeightsError(
+            f"{path} has format version {facts.get('version')}; this superfeat reads {VERSION}: upgrade it"
+        )
     return facts
 
 

