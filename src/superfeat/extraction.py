@@ -237,7 +237,7 @@ def _maps(local: Local) -> Float[Tensor, "n height width"]:
     if local.maps is not None:
         return local.maps[0]
     height, width = local.grid
-    return torch.eye(height * width).unflatten(1, (height, width))
+    return torch.eye(height * width).view(-1, height, width)
 
 
 def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractConfig) -> Features:

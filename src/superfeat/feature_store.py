@@ -67,8 +67,9 @@ class FeatureStore:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.manifest = _read_manifest(self.path)
-        self.entries = [entry for entry in _read_journal(self.path) if entry.skipped is None]
-        self.skipped = [entry for entry in _read_journal(self.path) if entry.skipped is not None]
+        journal = _read_journal(self.path)
+        self.entries = [entry for entry in journal if entry.skipped is None]
+        self.skipped = [entry for entry in journal if entry.skipped is not None]
         rows = sum(entry.count for entry in self.entries)
         self._arrays = {
             name: _map_array(self.path, name, rows, width) for name, width in _widths(self.manifest).items()
@@ -89,9 +90,8 @@ class FeatureStore:
 
     def _features(self, entry: Entry) -> Features:
         rows = slice(entry.first, entry.first + entry.count)
-        return Features(
-            name=entry.name, image_size=entry.size, **{key: array[rows] for key, array in self._arrays.items()}
-        )
+        arrays: dict[str, Any] = {key: array[rows] for key, array in self._arrays.items()}
+        return Features(name=entry.name, image_size=entry.size, **arrays)
 
     def verify(self) -> None:
         """Reads everything and compares the checksums; StoreError at the first image that is not as it was written."""

@@ -34,8 +34,10 @@ class Features:
                 raise ValueError(f"{field} must be ({n},), not {getattr(self, field).shape}")
         if self.regions is not None and self.regions.shape != (n, 4):
             raise ValueError(f"regions must be ({n}, 4), not {self.regions.shape}")
-        for array in self.arrays().values():
-            array.flags.writeable = False
+        for field, array in self.arrays().items():
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(self, field, view)
 
     def __len__(self) -> int:
         return len(self.vectors)

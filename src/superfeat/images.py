@@ -58,7 +58,7 @@ def list_photos(sources: Sequence[str | Path]) -> Listing:
         photos += [dataclasses.replace(photo, name=prefix + photo.name) for photo in found]
         left_out += [prefix + name for name in ignored]
     seen: dict[str, Path] = {}
-    unique = []
+    unique: list[Photo] = []
     for photo in photos:
         if seen.setdefault(photo.name, photo.path) != photo.path:
             raise ImageError(
@@ -221,7 +221,8 @@ def _to_8_bit(values: np.ndarray[Any, np.dtype[np.float64]]) -> UInt8[np.ndarray
     top = values.max(initial=0.0)
     low = min(0.0, values.min(initial=0.0))
     full = next((limit for limit in (1.0, 255.0, 65535.0) if top <= limit), top) if low == 0 else top - low
-    return np.rint((values - low) * (255.0 / full)).astype(np.uint8)
+    scaled: np.ndarray = np.rint((values - low) * (255.0 / full))
+    return scaled.astype(np.uint8)
 
 
 def normalise(

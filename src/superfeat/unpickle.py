@@ -52,7 +52,7 @@ def _plain_bytes(*arguments: Any) -> bytes:
 
 
 def _plain_dtype(*arguments: Any) -> np.dtype[Any]:
-    dtype = np.dtype(arguments[0])
+    dtype: np.dtype[Any] = np.dtype(arguments[0])
     if dtype.hasobject:
         raise _RefusedError("it holds an array of Python objects")
     return dtype

@@ -78,4 +78,5 @@ class Lit(nn.Module):
             state = state + gathered
         else:
             state = self.gru(gathered.flatten(0, 1), state.flatten(0, 1)).view_as(gathered)
-        return state + self.mlp(self.norm_mlp(state))
+        result: Tensor = state + self.mlp(self.norm_mlp(state))
+        return result

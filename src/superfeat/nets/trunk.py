@@ -128,7 +128,7 @@ class ResNet(nn.Module):
         return [block for name in self.stage_names for block in self.get_submodule(name).children()]  # type: ignore[misc]
 
     def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
-        x = self.maxpool(self.bn1(self.conv1(images)).relu())
+        x: Tensor = self.maxpool(self.bn1(self.conv1(images)).relu())
         for block in self.blocks():
             x = block(x)
         return x

@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from superfeat.errors import MissingExtraError, WeightsError
+from superfeat.nets.trunk import Normalisation
 from superfeat.weights.layouts import Foreign, recognise_trunk
 
 TORCH_EPSILON = 1e-5
 OLD_NAMES_EPSILON = 1e-3
 NEW_NAMES_EPSILON = 1.001e-5
-CAFFE_PIXELS = {"mean": (123.68 / 255, 116.779 / 255, 103.939 / 255), "std": (1 / 255, 1 / 255, 1 / 255)}
+CAFFE_PIXELS = Normalisation((123.68 / 255, 116.779 / 255, 103.939 / 255), (1 / 255, 1 / 255, 1 / 255))
 MAX_MANIFEST_BYTES = 64 << 20
 DTYPES = {"float32": "<f4", "float16": "<f2", "int32": "<i4"}
 
@@ -47,7 +48,7 @@ def read_keras(path: Path) -> Foreign:
     else:
         arrays = _read_tarball(path)
     tensors = dict(_to_torchvision(arrays))
-    foreign = recognise_trunk(tensors, str(path), stride_in_1x1=True, **CAFFE_PIXELS)
+    foreign = recognise_trunk(tensors, str(path), stride_in_1x1=True, pixels=CAFFE_PIXELS)
     return foreign._replace(kind="Keras trunk")
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
 from superfeat.errors import WeightsError
-from superfeat.nets.trunk import DEPTHS, Bottleneck
+from superfeat.nets.trunk import DEPTHS, Bottleneck, Normalisation
 
 # The released networks keep their trunk in a list of modules: these are the numbers of its parts.
 RELEASED_PARTS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
@@ -93,7 +93,11 @@ def _unrelease(name: str) -> str:
 
 
 def recognise_trunk(
-    tensors: Mapping[str, Tensor], source: str, stages: int | None = 3, stride_in_1x1: bool = False, **pixels: Any
+    tensors: Mapping[str, Tensor],
+    source: str,
+    stages: int | None = 3,
+    stride_in_1x1: bool = False,
+    pixels: Normalisation = Normalisation(),  # noqa: B008 - an immutable tuple
 ) -> Foreign:
     """A trunk in torchvision's names (timm's ResNets have the same), to be used with HOW; its classifier is spare."""
     if "conv1.weight" not in tensors:
@@ -101,7 +105,7 @@ def recognise_trunk(
         names = ", ".join(list(tensors)[:SHOWN])
         raise WeightsError(f"{source} is none of the layouts known here ({known}); its first entries are {names}")
     trunk = _trunk_config(tensors, source, stages)
-    trunk = TrunkConfig(trunk.arch, trunk.stages, stride_in_1x1, **pixels)
+    trunk = TrunkConfig(trunk.arch, trunk.stages, stride_in_1x1, *pixels)
     later = "|".join(f"layer{number}" for number in range(trunk.stages + 1, 5)) or "-"
     config = NetworkConfig("how", trunk, None, None)
     return Foreign(tensors, config, lambda name: name.removeprefix("trunk."), re.compile(rf"^(fc\.|{later})"), "trunk")

@@ -1,0 +1,61 @@
+"""What all tests share: shape checks on, a tiny network, a folder of photos, the reference fixtures."""
+
+from pathlib import Path
+
+import jaxtyping
+import pytest
+from PIL import Image
+
+# Every annotated shape is checked while the tests run. `features` is left out because jaxtyping takes one "height
+# width" for all the maps of an image, `nets.fire` and `nets.how` because their Trunk is a protocol without a run-time
+# check; modules without shapes gain nothing.
+CHECKED = (
+    "superfeat.nets.trunk",
+    "superfeat.nets.lit",
+    "superfeat.nets.whitening",
+    "superfeat.nets.local",
+    "superfeat.nets.fused",
+    "superfeat.images",
+    "superfeat.feature_store",
+    "superfeat.extraction",
+    "superfeat.whiten",
+)
+jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
+
+from fixtures_recipe import noise, recipe_network  # noqa: E402 - the hook comes before the first import of superfeat
+from superfeat.config import LitConfig, NetworkConfig, TrunkConfig  # noqa: E402
+from superfeat.weights import Network  # noqa: E402
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "fixtures"
+TINY_TRUNK = TrunkConfig(arch="resnet18", stages=1)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference fixtures, which lies beside the project and is not part of it."""
+    if not SHARED.is_dir():
+        pytest.skip(f"the reference fixtures are not at {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def tiny_network() -> Network:
+    """FIRe: 64 channels at stride 4, 8 super-features of 16 dimensions, whitened to 6."""
+    return recipe_network(NetworkConfig("fire", TINY_TRUNK, LitConfig(templates=8, rounds=3, dim=16), whitened_dim=6))
+
+
+@pytest.fixture(scope="session")
+def tiny_how() -> Network:
+    """HOW on the same trunk, whitened to 6."""
+    return recipe_network(NetworkConfig("how", TINY_TRUNK, None, whitened_dim=6))
+
+
+@pytest.fixture
+def photo_folder(tmp_path: Path) -> Path:
+    """Six readable photos of different sizes and formats, one of them in a subfolder."""
+    folder = tmp_path / "photos"
+    (folder / "more").mkdir(parents=True)
+    sizes = {"a.png": (40, 56), "b.jpg": (64, 48), "c.png": (33, 47), "d.jpg": (48, 48), "e.bmp": (24, 64), "more/f.png": (56, 40)}
+    for seed, (name, (height, width)) in enumerate(sizes.items()):
+        Image.fromarray(noise(height, width, seed)).save(folder / name)
+    return folder

@@ -1,0 +1,121 @@
+"""Seeded weights by the recipe of the reference fixtures, the released checkpoints' names, and checkpoints in their form."""
+
+import collections
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import PosixPath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from superfeat.config import NetworkConfig
+from superfeat.weights import Network, build_module
+from torch import Tensor, nn
+
+SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
+PARTS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
+LIT_PARTS = {"templates": "templates_init", "query": "project_q", "key": "project_k", "value": "project_v"}
+MEAN_STD = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
+
+
+def recipe(key: str, shape: Sequence[int]) -> Tensor:
+    """The value of a released state-dict entry, from its name and shape alone (README of the fixtures)."""
+    if key.endswith("num_batches_tracked"):
+        return torch.tensor(0)
+    n = np.random.RandomState(zlib.crc32(key.encode()) & 0x7FFFFFFF).standard_normal(tuple(shape))
+    if key.endswith("running_mean"):
+        value = 0.1 * n
+    elif key.endswith("running_var"):
+        value = 0.5 + abs(n)
+    elif key.endswith("templates_init"):
+        value = n
+    elif len(shape) >= 2:
+        value = _gain(key, len(shape)) * n / np.sqrt(np.prod(shape[1:]))
+    elif key.endswith(".weight"):
+        value = (0.3 if ".bn3." in key else 1.0) + 0.1 * n
+    else:
+        value = 0.1 * n
+    return torch.tensor(np.asarray(value, dtype=np.float32))
+
+
+def _gain(key: str, dimensions: int) -> float:
+    if dimensions == 4:
+        return 1.4142135
+    return 1.7 if key.endswith(("project_q.weight", "project_k.weight")) else 1.0
+
+
+def released_name(ours: str) -> str:
+    """Our parameter's name -> the released checkpoints' (METHOD.md 9)."""
+    part, _, rest = ours.partition(".")
+    head, _, tail = rest.partition(".")
+    if part == "trunk":
+        return f"features.{PARTS[head]}.{tail}"
+    if part == "whitening":
+        return f"dim_reduction.{rest}"
+    return "lit." + ".".join(filter(None, (LIT_PARTS.get(head, head), tail)))
+
+
+def released_shape(ours: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Released whitening is a 1x1 convolution, released templates have a batch dimension."""
+    if ours == "whitening.weight":
+        return (*shape, 1, 1)
+    return (1, *shape) if ours == "lit.templates" else tuple(shape)
+
+
+def released_state(module: nn.Module) -> dict[str, Tensor]:
+    """The recipe's state dict for this network, under the released names."""
+    state: collections.OrderedDict[str, Tensor] = collections.OrderedDict()
+    for ours, value in module.state_dict().items():
+        state[released_name(ours)] = recipe(released_name(ours), released_shape(ours, value.shape))
+    return state
+
+
+def fill(module: nn.Module, state: Mapping[str, Tensor] | None = None) -> None:
+    """Puts a released state dict (the recipe's if none is given) into a network of ours, name by name."""
+    state = released_state(module) if state is None else state
+    expected = module.state_dict()
+    module.load_state_dict({ours: state[released_name(ours)].reshape(value.shape) for ours, value in expected.items()})
+
+
+def recipe_network(config: NetworkConfig) -> Network:
+    """A network whose every parameter, batch-norm statistics too, is random but always the same."""
+    module = build_module(config)
+    fill(module)
+    return Network(module, config, {"source": "recipe"})
+
+
+def released_checkpoint(state: Mapping[str, Tensor], version: str, net_params: Mapping[str, Any]) -> dict[str, Any]:
+    """A checkpoint as the released training scripts write it: with a defaultdict, numpy scalars and a path inside."""
+    scores: collections.defaultdict[str, list[Any]] = collections.defaultdict(list)
+    scores["train_loss"].append((1, np.float64(0.25)))
+    return {
+        "epoch": np.int64(7),
+        "meta": {"architecture": "resnet", "folder": PosixPath("/data/experiments/one")},
+        "state_dict": collections.OrderedDict(state),
+        "optimizer": {"state": {}, "param_groups": [{"lr": 3e-5, "betas": (0.9, 0.999), "params": [0, 1]}]},
+        "best_score": np.float32(0.5),
+        "scores": scores,
+        "net_params": dict(net_params),
+        "_version": version,
+    }
+
+
+def relative_error(found: npt.ArrayLike, expected: npt.ArrayLike) -> float:
+    """The largest absolute difference over the largest absolute value."""
+    a, b = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    assert a.shape == b.shape, f"{a.shape} is not {b.shape}"
+    return float(abs(a - b).max() / abs(b).max())
+
+
+def absolute_error(found: npt.ArrayLike, expected: npt.ArrayLike) -> float:
+    a, b = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    assert a.shape == b.shape, f"{a.shape} is not {b.shape}"
+    return float(abs(a - b).max())
+
+
+def noise(height: int, width: int, seed: int = 0) -> npt.NDArray[np.uint8]:
+    """A random photo with some structure: coarse noise, smoothly enlarged."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (max(1, height // 4), max(1, width // 4), 3), dtype=np.uint8)
+    return np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))
