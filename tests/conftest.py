@@ -4,6 +4,7 @@ from pathlib import Path
 
 import jaxtyping
 import pytest
+import torch
 from PIL import Image
 
 # Every annotated shape is checked while the tests run. `features` is left out because jaxtyping takes one "height
@@ -28,6 +29,12 @@ from superfeat.weights import Network  # noqa: E402
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "fixtures"
 TINY_TRUNK = TrunkConfig(arch="resnet18", stages=1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tiny tensors gain nothing from threads, and threads that wait in a loop make a busy machine crawl."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

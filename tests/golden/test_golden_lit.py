@@ -6,11 +6,12 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from fixtures_recipe import absolute_error, relative_error
+from fixtures_recipe import absolute_error
 from superfeat.nets.lit import Lit
 
 OURS = {"templates_init": "templates", "project_q": "query", "project_k": "key", "project_v": "value"}
-GRADIENT_TOLERANCE = 2e-5  # relative to the largest
+GRADIENT_TOLERANCE = 2e-5  # relative to the largest of its tensor
+ROUNDING = 1e-6  # of the largest of all: the bias of norm_templates moves no softmax, its gradient is rounding alone
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +43,12 @@ def test_templates_attention_and_gradients(arrays: dict[str, np.ndarray], rounds
     gradients = {"x": x.grad, **{name: value.grad for name, value in lit.named_parameters()}}
     expected = [key for key in arrays if key.startswith(f"T{rounds}_grad_")]
     assert len(expected) == len(gradients)
+    largest = max(float(abs(arrays[key]).max()) for key in expected)
     for key in expected:
         gradient = gradients[our_name(key.removeprefix(f"T{rounds}_grad_"))]
         assert gradient is not None
-        assert relative_error(gradient.reshape(arrays[key].shape), arrays[key]) <= GRADIENT_TOLERANCE, key
+        allowed = GRADIENT_TOLERANCE * float(abs(arrays[key]).max()) + ROUNDING * largest
+        assert absolute_error(gradient.reshape(arrays[key].shape), arrays[key]) <= allowed, key
 
 
 @pytest.mark.parametrize("rounds", [1, 6])

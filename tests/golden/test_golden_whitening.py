@@ -75,7 +75,7 @@ def test_cirtorch(arrays: dict[str, np.ndarray]) -> None:
 
 
 def test_rank_deficient(arrays: dict[str, np.ndarray]) -> None:
-    """With the last 8 columns equal to the first 8, the empty directions are those of the floor: 1e7 x a unit vector."""
+    """With the last 8 columns equal to the first 8, nothing passes 1 / sqrt(the eigenvalues' floor)."""
     x = arrays["X"].copy()
     x[:, -DUPLICATED:] = x[:, :DUPLICATED]
     found = abs(fit(x).finish(48).weight.numpy()).max(axis=1)
@@ -83,7 +83,7 @@ def test_rank_deficient(arrays: dict[str, np.ndarray]) -> None:
     np.testing.assert_allclose(found[:-DUPLICATED], expected[:-DUPLICATED], rtol=P_TOLERANCE)
     for rows in (found[-DUPLICATED:], expected[-DUPLICATED:]):  # which vectors span the empty directions is arbitrary
         assert (rows <= 1e7).all()
-        assert (rows >= 1e7 / np.sqrt(48)).all()
+        assert (rows >= 1e5).all()
 
 
 def test_every_array_is_compared(arrays: dict[str, np.ndarray]) -> None:

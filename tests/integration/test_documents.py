@@ -34,7 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     binaries = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
 
 
 def blocks(path: Path) -> list[tuple[str, str]]:

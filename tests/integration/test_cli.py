@@ -1,0 +1,202 @@
+"""The command line as a user meets it: exit codes, one-line errors, --json, interruption."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from PIL import Image
+
+import superfeat
+from superfeat.cli import main
+from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
+from superfeat.weights import Network, build_module
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(3)
+    config = NetworkConfig("fire", TrunkConfig("resnet18", 2), LitConfig(templates=8, rounds=2, dim=16), 8)
+    module = build_module(config)
+    assert module.whitening is not None
+    torch.nn.init.normal_(module.whitening.weight)
+    path = tmp_path_factory.mktemp("network") / "tiny"
+    superfeat.save_network(Network(module, config), path)
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    (folder / "below").mkdir(parents=True)
+    random = np.random.default_rng(0)
+    for number in range(4):
+        pixels = random.integers(0, 256, (40 + number, 50, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / ("below" if number % 2 else "") / f"{number}.png")
+    return folder
+
+
+def run(*arguments: object, **environment: str) -> Result:
+    """In this process: the subprocess tests below show that the outer shell behaves the same."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], env=environment)
+
+
+def run_json(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_help_does_not_import_torch() -> None:
+    code = (
+        "import sys, superfeat.cli as c; c.main(['--help'], standalone_mode=False); assert 'torch' not in sys.modules"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "extract" in result.stdout
+
+
+def test_extract_then_info_then_verify(photos: Path, network: Path, tmp_path: Path) -> None:
+    (photos / "notes.txt").write_text("not a photo")
+    (photos / "empty.jpg").touch()
+    out = tmp_path / "features"
+    made = run_json("extract", photos, "-o", out, "-w", network, "--regions")
+    assert (made["images"], made["new"], made["dim"]) == (4, 4, 8)
+    assert made["skipped"] == [{"name": "empty.jpg", "reason": "the file is empty"}]
+    assert made["left_out"] == ["notes.txt"]
+    store = superfeat.FeatureStore(out)
+    assert [entry.name for entry in store.entries] == ["0.png", "2.png", "below/1.png", "below/3.png"]
+    assert all(features.regions is not None for features in store)
+    again = run_json("extract", photos, "-o", out, "-w", network, "--regions")
+    assert (again["images"], again["new"]) == (4, 0)
+    assert run_json("info", out)["images"] == 4
+    assert run_json("verify", out)["whole"] is True
+
+
+def test_adding_photos_later_extracts_only_the_new_ones(photos: Path, network: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features"
+    run_json("extract", photos, "-o", out, "-w", network)
+    Image.new("RGB", (60, 40), "red").save(photos / "new.png")
+    assert run_json("extract", photos, "-o", out, "-w", network)["new"] == 1
+
+
+def test_changed_photos_are_reported(photos: Path, network: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features"
+    run_json("extract", photos, "-o", out, "-w", network)
+    Image.new("RGB", (61, 40), "red").save(photos / "0.png")
+    assert run_json("extract", photos, "-o", out, "-w", network)["changed"] == ["0.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["extract", "{photos}", "-o", "{tmp}/f", "-w", "{tmp}/nothing.pth"], "no weights at"),
+        (["extract", "{tmp}/nowhere", "-o", "{tmp}/f", "-w", "{network}"], "no photos at"),
+        (["extract", "{photos}", "-o", "{tmp}/f", "-w", "{network}", "--set", "max_sid=3"], "did you mean 'max_side'"),
+        (["extract", "{photos}", "-o", "{tmp}/f", "-w", "{network}", "--max-side", "3"], "it must be 16 or more"),
+        (["extract", "{photos}", "-o", "{photos}", "-w", "{network}"], "holds other files"),
+        (["info", "{tmp}/nothing"], "no weights at"),
+        (["verify", "{photos}"], "no manifest.json"),
+        (["weights", "get", "unknown"], "unknown weights 'unknown'"),
+        (["weights", "show", "{photos}/0.png"], "0.png"),
+    ],
+)
+def test_errors_are_one_line_and_exit_1(
+    arguments: list[str], words: str, photos: Path, network: Path, tmp_path: Path
+) -> None:
+    filled = [text.format(photos=photos, tmp=tmp_path, network=network) for text in arguments]
+    result = run(*filled)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("superfeat: ")
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr
+
+
+def test_debug_shows_a_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "superfeat", "--debug", "info", str(tmp_path / "nothing")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "Traceback" in result.stderr
+
+
+def test_usage_errors_exit_2() -> None:
+    assert run("extract").exit_code == 2
+    assert run("unknown-verb").exit_code == 2
+
+
+def test_nothing_readable_exits_1(network: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.jpg").write_text("not a photo")
+    result = run("extract", tmp_path / "bad", "-o", tmp_path / "f", "-w", network)
+    assert result.exit_code == 1
+    assert "none of the 1 photos could be read" in result.stderr
+
+
+def test_settings_from_a_file_and_the_command_line(photos: Path, network: Path, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text("[extract]\nmax_side = 32\nscales = [1.0, 0.5]\n")
+    out = tmp_path / "f"
+    common = ["extract", photos, "-o", out, "-w", network, "--config", tmp_path / "settings.toml"]
+    run_json(*common, "--set", "features_per_image=5")
+    settings = run_json("info", out)["extract"]
+    assert (settings["max_side"], settings["scales"], settings["features_per_image"]) == (32, [1.0, 0.5], 5)
+
+
+def test_another_network_is_refused(photos: Path, network: Path, tmp_path: Path) -> None:
+    out = tmp_path / "f"
+    run_json("extract", photos, "-o", out, "-w", network)
+    half = tmp_path / "half"
+    run_json("weights", "convert", network, "-o", half, "--half")
+    result = run("extract", photos, "-o", out, "-w", half)
+    assert result.exit_code == 1
+    assert "network.digest was" in result.stderr
+
+
+def test_whiten_and_show(photos: Path, network: Path, tmp_path: Path) -> None:
+    made = run_json("weights", "whiten", network, photos, "-o", tmp_path / "white", "--dim", "4")
+    assert made["dim"] == 4
+    assert run_json("weights", "show", tmp_path / "white")["digest"] == made["digest"]
+    assert run("weights", "whiten", network, photos, "-o", tmp_path / "white").exit_code == 1
+
+
+def test_convert_to_onnx(photos: Path, network: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    run_json("weights", "convert", network, "-o", tmp_path / "net.onnx")
+    made = run_json("extract", photos, "-o", tmp_path / "f", "-w", tmp_path / "net.onnx")
+    assert made["images"] == 4
+
+
+def test_the_weights_name_without_its_file_says_what_to_run(photos: Path, tmp_path: Path) -> None:
+    result = run("extract", photos, "-o", tmp_path / "f", SUPERFEAT_CACHE=str(tmp_path / "cache"))
+    assert result.exit_code == 1
+    assert "superfeat weights get imagenet-resnet50" in result.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_finished(network: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "many"
+    photos.mkdir()
+    random = np.random.default_rng(0)
+    for number in range(300):
+        Image.fromarray(random.integers(0, 256, (90, 120, 3), np.uint8)).save(photos / f"{number:03}.png")
+    out = tmp_path / "f"
+    command = [sys.executable, "-m", "superfeat", "extract", str(photos), "-o", str(out), "-w", str(network)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    journal = out / "images.jsonl"
+    deadline = time.monotonic() + 120
+    while (not journal.exists() or journal.stat().st_size == 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command to go on" in errors
+    kept = len(superfeat.FeatureStore(out))
+    assert 0 < kept < 300
+    assert run_json("extract", photos, "-o", out, "-w", network)["new"] == 300 - kept
