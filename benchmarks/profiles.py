@@ -19,7 +19,9 @@ import superfeat
 from benchmarks.asmk_reference import ReferenceIndex, average_precision, train_words
 
 SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
+FAST = superfeat.ExtractConfig.profile("fast").scales
 KEPT_PER_SCALE = 1000
+POINTS_PER_WORD = 25
 CODEBOOK_IMAGES = 350
 
 
@@ -40,7 +42,7 @@ def main() -> None:
         extract_all(network, args.data, args.work, size, args.sets)
         if not args.extract_only:
             for scales in scale_choices(size):
-                for features in (300, 600, 1000):
+                for features in (1000, 500) if scales == FAST else (1000,):
                     row = measure(args.data, args.work, size, scales, features, args.sets, args.words)
                     results.append(row)
                     print(json.dumps(row), flush=True)
@@ -51,14 +53,7 @@ def main() -> None:
 
 
 def scale_choices(size: int) -> list[tuple[float, ...]]:
-    top = usable(size)
-    return [
-        top,
-        *([(1.414, 1.0, 0.707, 0.5, 0.353)] if top[0] > 1.4 else []),
-        (1.0, 0.707, 0.5, 0.353, 0.25),
-        (1.0, 0.707, 0.5),
-        (1.0,),
-    ]
+    return [usable(size), FAST, FAST[1:], (1.0, 0.707, 0.5), (1.0,)]
 
 
 def usable(size: int) -> tuple[float, ...]:
@@ -124,7 +119,8 @@ def measure(
     """mAP of each set, with a codebook learned at the same settings on other photos."""
     torch.manual_seed(0)
     training = np.concatenate(list(read_features(work, size, codebook_images(data), scales, features)))
-    centroids = train_words(training, words)
+    few = np.random.default_rng(0).permutation(len(training))[: POINTS_PER_WORD * words]
+    centroids = train_words(training[few], words)
     row: dict[str, object] = {"size": size, "scales": list(scales), "features": features}
     row["pixels"] = round(sum(scale**2 for scale in scales) * size**2 / 1e6, 3)
     for name in sets:
