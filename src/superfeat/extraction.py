@@ -40,6 +40,7 @@ class ScaleFeatures(NamedTuple):
     strengths: Float32[np.ndarray, "n"]
     regions: Float32[np.ndarray, "n 4"] | None
     maps: Float32[np.ndarray, "n height width"] | None
+    grid: tuple[int, int]
 
 
 def extract(
@@ -82,7 +83,7 @@ def extract_to(
     if config.attention == "maps":
         raise SuperfeatError("attention maps are too large to store; keep 'regions', or take the maps from extract()")
     facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config)}
-    done, reasons = 0, []
+    reasons = []
     with feature_writer(
         path, json.loads(json.dumps(facts)), network.dim, regions=config.attention == "regions"
     ) as writer:
@@ -91,13 +92,12 @@ def extract_to(
         for outcome in _run(network, todo, config, workers, device):
             if isinstance(outcome, Features):
                 writer.add(outcome, stamps[outcome.name])
-                done += 1
             else:
                 writer.skip(outcome, stamps[outcome.name])
                 reasons.append(outcome)
             yield outcome
         writer.finish()
-        _require_one(done + sum(entry.skipped is None for entry in writer.entries.values()), reasons)
+        _require_one(sum(entry.skipped is None for entry in writer.entries.values()), reasons)
 
 
 def as_photos(photos: Photos) -> list[Photo]:
@@ -203,8 +203,8 @@ def _run_scale(
 ) -> ScaleFeatures:
     local = module(resize(image, scale, recompute))
     regions = None if attention == "none" else find_regions(local).cpu().numpy()
-    maps = None if attention != "maps" else _maps(local).cpu().numpy()
-    return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps)
+    maps = local.maps[0].cpu().numpy() if attention == "maps" and local.maps is not None else None
+    return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps, local.grid)
 
 
 def resize(image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool) -> Float[Tensor, "batch 3 h w"]:
@@ -232,12 +232,13 @@ def find_regions(local: Local) -> Float[Tensor, "n 4"]:
     return torch.cat((centroids, (variances.clamp(min=0) + within).sqrt()), dim=1)
 
 
-def _maps(local: Local) -> Float[Tensor, "n height width"]:
-    """Attention maps; a feature that is one place attends to that place alone."""
-    if local.maps is not None:
-        return local.maps[0]
-    height, width = local.grid
-    return torch.eye(height * width).view(-1, height, width)
+def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "height width"]:
+    """The map of one feature; one that is a place attends to that place alone."""
+    if part.maps is not None:
+        return part.maps[number]
+    place = np.zeros(part.grid, np.float32)
+    place.flat[number] = 1
+    return place
 
 
 def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractConfig) -> Features:
@@ -256,8 +257,8 @@ def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractCo
         empty = np.empty((0, 4), np.float32)
         regions = np.concatenate([part.regions for part in parts if part.regions is not None] or [empty])[chosen]
     if config.attention == "maps":
-        every = [one for part in parts if part.maps is not None for one in part.maps]
-        maps = [every[index] for index in chosen]
+        owners = np.repeat(np.arange(len(parts)), counts)
+        maps = [_attention_map(parts[owners[index]], int(ids[index])) for index in chosen]
     return Features(
         photo.name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps, pending.image_size
     )

