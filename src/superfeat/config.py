@@ -115,25 +115,25 @@ def overlay(settings: Settings, changes: Mapping[str, Any], where: str = "") -> 
     """`settings` with `changes` on top. Keys may be nested (TOML tables) or dotted ('lit.rounds')."""
     hints = typing.get_type_hints(type(settings))
     known = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
-    nested: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
     for key, value in changes.items():
         head, _, rest = key.partition(".")
         if head not in known:
             raise ConfigError(f"unknown setting '{where}{head}'; {_nearest(head, known)}")
-        if rest:
-            nested.setdefault(head, {})[rest] = value
-        elif isinstance(value, Mapping):
-            nested.setdefault(head, {}).update(value)
+        if rest or isinstance(value, Mapping):
+            parts.setdefault(head, {}).update({rest: value} if rest else value)
         else:
-            nested[head] = _coerce(value, hints[head], where + head)
-    for name, value in nested.items():
-        if isinstance(value, dict):
-            current = getattr(settings, name)
-            inner = current if current is not None else _dataclass_in(hints[name])()
-            if not dataclasses.is_dataclass(inner):
-                raise ConfigError(f"setting '{where}{name}' is a single value and has no parts")
-            nested[name] = overlay(inner, value, f"{where}{name}.")
-    return dataclasses.replace(settings, **nested)  # type: ignore[type-var]
+            values[head] = _coerce(value, hints[head], where + head)
+    for name, inside in parts.items():
+        if name in values:
+            raise ConfigError(f"setting '{where}{name}' is given both as a whole and in parts; give one")
+        current = getattr(settings, name)
+        group = current if current is not None else _dataclass_in(hints[name])()
+        if not dataclasses.is_dataclass(group):
+            raise ConfigError(f"setting '{where}{name}' is a single value and has no parts")
+        values[name] = overlay(group, inside, f"{where}{name}.")
+    return dataclasses.replace(settings, **values)  # type: ignore[type-var]
 
 
 def read_toml(path: Path) -> dict[str, Any]:

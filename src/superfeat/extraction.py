@@ -235,7 +235,7 @@ def find_regions(local: Local) -> Float[Tensor, "n 4"]:
 def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "height width"]:
     """The map of one feature; one that is a place attends to that place alone."""
     if part.maps is not None:
-        return part.maps[number]
+        return np.asarray(part.maps[number])
     place = np.zeros(part.grid, np.float32)
     place.flat[number] = 1
     return place

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
 from superfeat.config import ExtractConfig
 from superfeat.errors import SuperfeatError
@@ -23,6 +24,10 @@ EVERY_FEATURE = 1 << 30
 def without_whitening(network: Network) -> Network:
     """The same network, giving raw features."""
     module = network.module
+    if not isinstance(module, nn.Module):
+        raise SuperfeatError(
+            "an exported network cannot be whitened; whiten the network that it came from and export again"
+        )
     bare = How(module.trunk, None) if isinstance(module, How) else Fire(module.trunk, module.lit, None)
     return dataclasses.replace(
         network, module=bare.eval(), config=dataclasses.replace(network.config, whitened_dim=None)
