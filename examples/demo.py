@@ -61,10 +61,10 @@ def draw_house(random: np.random.Generator) -> Image.Image:
     sky, wall, roof, frame = (tuple(random.integers(60, 230, 3).tolist()) for _ in range(4))
     image = Image.new("RGB", (WIDTH, HEIGHT), sky)
     draw = ImageDraw.Draw(image)
-    left, right, top, ground = 70, WIDTH - 70, 110, HEIGHT - 30
+    left, right, top, ground = 70.0, WIDTH - 70.0, 110.0, HEIGHT - 30.0
     draw.rectangle((0, ground, WIDTH, HEIGHT), fill=(90, 110, 80))
     draw.rectangle((left, top, right, ground), fill=wall)
-    for y in range(top, ground, int(random.integers(7, 14))):
+    for y in np.arange(top, ground, random.integers(7, 14)).tolist():
         draw.line((left, y, right, y), fill=tuple(max(0, value - 18) for value in wall))
     peak = left + (right - left) * random.uniform(0.3, 0.7)
     draw.polygon((left - 20, top, peak, top - random.uniform(40, 90), right + 20, top), fill=roof)
@@ -143,7 +143,12 @@ def with_regions(features: superfeat.Features, photos: Path, count: int = 60) ->
     draw = ImageDraw.Draw(image)
     assert features.regions is not None
     for x, y, dx, dy in features.regions[:count]:
-        box = ((x - 2 * dx) * image.width, (y - 2 * dy) * image.height, (x + 2 * dx) * image.width, (y + 2 * dy) * image.height)
+        box = (
+            (x - 2 * dx) * image.width,
+            (y - 2 * dy) * image.height,
+            (x + 2 * dx) * image.width,
+            (y + 2 * dy) * image.height,
+        )
         draw.ellipse(box, outline=(255, 210, 0), width=2)
     return image
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from superfeat.config import NetworkConfig
+from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
+from superfeat.nets.local import Local
 from superfeat.weights import Network, build_module
 from torch import Tensor, nn
 
@@ -119,3 +120,29 @@ def noise(height: int, width: int, seed: int = 0) -> npt.NDArray[np.uint8]:
     """A random photo with some structure: coarse noise, smoothly enlarged."""
     coarse = np.random.default_rng(seed).integers(0, 256, (max(1, height // 4), max(1, width // 4), 3), dtype=np.uint8)
     return np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))
+
+
+class Quick:
+    """Stands in a network's place where only the numbers' way matters: a few features of the image's mean colour.
+
+    Strengths have few different values, so that there are many ties.
+    """
+
+    recompute_scale = False
+
+    def __init__(self, features: int, dim: int) -> None:
+        self.shape = features, dim
+
+    def __call__(self, images: Tensor) -> Local:
+        features, dim = self.shape
+        height, width = images.shape[-2:]
+        rng = np.random.default_rng([height, width])
+        vectors = rng.standard_normal((1, features, dim)).astype(np.float32) + float(images.mean())
+        strengths = rng.integers(1, 4, (1, features)).astype(np.float32)
+        maps = torch.full((1, features, 1, 1), 1.0)
+        return Local(torch.from_numpy(vectors), torch.from_numpy(strengths), (1, 1), maps)
+
+
+def quick_network(features: int = 5, dim: int = 3) -> Network:
+    lit = LitConfig(templates=features, dim=dim)
+    return Network(Quick(features, dim), NetworkConfig("fire", TrunkConfig(), lit, whitened_dim=None))  # type: ignore[arg-type]

@@ -277,7 +277,8 @@ def get(name: str, source: str | None, as_json: bool) -> None:
     from superfeat.weights.named import NAMED, get_weights
 
     size = NAMED[name].bytes if name in NAMED else 0
-    click.echo(f"bringing {name} ({size / 1e6:.0f} MB unless it is here already)", err=True)
+    if size:
+        click.echo(f"bringing {name} ({size / 1e6:.0f} MB unless it is here already)", err=True)
     progress = Progress(f"bringing {name}", size, unit="MB", per_unit=1e6)
     path = get_weights(name, source=source, progress=lambda have, _: progress.at(have))
     progress.done()

@@ -42,6 +42,8 @@ class TrunkConfig:
 
     def __post_init__(self) -> None:
         _require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
+        _require(len(self.mean) == 3, "trunk.mean", self.mean, "three numbers")
+        _require(len(self.std) == 3 and min(self.std) > 0, "trunk.std", self.std, "three numbers above 0")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,7 +70,7 @@ class FeatureStore:
         journal = _read_journal(self.path)
         self.entries = [entry for entry in journal if entry.skipped is None]
         self.skipped = [entry for entry in journal if entry.skipped is not None]
-        rows = sum(entry.count for entry in self.entries)
+        rows = _rows(self.entries)
         self._arrays = {
             name: _map_array(self.path, name, rows, width) for name, width in _widths(self.manifest).items()
         }
@@ -110,7 +110,7 @@ class FeatureWriter:
         self.entries = {entry.name: entry for entry in entries}
         self._manifest = dict(manifest)
         self._files = files
-        self._rows = sum(entry.count for entry in entries)
+        self._rows = _rows(entries)
 
     def has(self, name: str, stamp: tuple[int, int]) -> bool:
         """Whether the image is done: extracted, or skipped and not changed since."""
@@ -168,11 +168,11 @@ def feature_writer(path: str | Path, facts: Mapping[str, Any], dim: int, regions
     with writer_lock(folder), contextlib.ExitStack() as stack:
         if (folder / "manifest.json").exists():
             _require_same(folder, _read_manifest(folder), manifest)
-        elif any(name.name != ".lock" for name in folder.iterdir()):
+        elif any(not file.name.startswith(".") for file in folder.iterdir()):
             raise StoreError(f"{folder} holds other files; choose a new folder for the features")
         write_json(folder / "manifest.json", {**manifest, "complete": False})
         entries = _read_journal(folder)
-        rows = sum(entry.count for entry in entries)
+        rows = _rows(entries)
         with explained(folder):
             files = {
                 name: stack.enter_context(_open_array(folder, name, rows, width))
@@ -181,6 +181,11 @@ def feature_writer(path: str | Path, facts: Mapping[str, Any], dim: int, regions
             files["journal"] = stack.enter_context(_open_journal(folder, entries))
             sync_folder(folder)
         yield FeatureWriter(folder, manifest, files, entries)
+
+
+def _rows(entries: list[Entry]) -> int:
+    """Rows in use: up to the end of the last image. (One written twice leaves its first rows unused.)"""
+    return max((entry.first + entry.count for entry in entries), default=0)
 
 
 def _widths(manifest: Mapping[str, Any]) -> dict[str, int | None]:
@@ -218,6 +223,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise StoreError(
             f"{folder} has format version {manifest.get('version')}; this superfeat reads {VERSION}: upgrade it"
         )
+    if not isinstance(manifest.get("dim"), int) or not isinstance(manifest.get("regions"), bool):
+        raise StoreError(f"{path} is damaged: it does not say how wide its arrays are")
     return manifest
 
 
@@ -251,9 +258,9 @@ def _open_array(folder: Path, name: str, rows: int, width: int | None) -> IO[byt
     """The array's file, cut to `rows` and ready to append."""
     path = folder / f"{name}.npy"
     end = HEADER_BYTES + rows * (width or 1) * np.dtype(DTYPES[name]).itemsize
-    if not path.exists():
+    if rows == 0:  # also where a writer was killed while it made its files
         path.write_bytes(_npy_header(name, 0, width))
-    if path.stat().st_size < end:
+    if not path.exists() or path.stat().st_size < end:
         raise StoreError(f"{path} is shorter than its journal says; extract again into a new folder")
     file = path.open("r+b")
     file.truncate(end)

@@ -18,6 +18,9 @@ Box = tuple[float, float, float, float]  # left, upper, right, lower in stored p
 # EPS is handed to an outside program, WMF to the operating system: neither is ever run on a stranger's file.
 REFUSED_FORMATS = frozenset({"EPS", "WMF"})
 WHITE = (255, 255, 255, 255)
+# What white may be where the mode does not tell: 32-bit integers and floats have no one convention.
+INTEGER_WHITES = (255.0, 65535.0)
+FLOAT_WHITES = (1.0, 255.0, 65535.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +109,7 @@ def _list_folder(folder: Path) -> tuple[list[Photo], list[str]]:
 
 def _read_list(path: Path) -> list[Photo]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ImageError(f"cannot read the list {path}: {error}; it must be UTF-8 text with one path a line") from error
     return [Photo(path.parent / line.strip(), line.strip()) for line in lines if line.strip() and line[0] != "#"]
@@ -208,19 +211,22 @@ def to_rgb(image: Image.Image) -> Image.Image:
         image.load()
         return image
     if image.mode.startswith("I") or image.mode == "F":
-        return Image.fromarray(_to_8_bit(np.asarray(image).astype(np.float64))).convert("RGB")
+        limits = FLOAT_WHITES if image.mode == "F" else INTEGER_WHITES if image.mode == "I" else (65535.0,)
+        return Image.fromarray(_to_8_bit(np.asarray(image).astype(np.float64), limits)).convert("RGB")
     if image.has_transparency_data:
         rgba = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", rgba.size, WHITE), rgba).convert("RGB")
     return image.convert("RGB")
 
 
-def _to_8_bit(values: np.ndarray[Any, np.dtype[np.float64]]) -> UInt8[np.ndarray, "height width"]:
-    """0..1, 0..255 and 0..65535 each to 0..255, told apart by the largest value; anything larger by its own range."""
+def _to_8_bit(
+    values: np.ndarray[Any, np.dtype[np.float64]], limits: Sequence[float]
+) -> UInt8[np.ndarray, "height width"]:
+    """0..white to 0..255, white being the first limit that no value passes, or else the largest value."""
     values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
     top = values.max(initial=0.0)
     low = min(0.0, values.min(initial=0.0))
-    full = next((limit for limit in (1.0, 255.0, 65535.0) if top <= limit), top) if low == 0 else top - low
+    full = next((limit for limit in limits if top <= limit), top) if low == 0 else top - low
     scaled: np.ndarray = np.rint((values - low) * (255.0 / full))
     return scaled.astype(np.uint8)
 

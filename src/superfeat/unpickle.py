@@ -10,13 +10,14 @@ import pickle
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
-from typing import Any
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from superfeat.errors import UnpickleError
 
 MAX_PICKLE_BYTES = 2 << 30
+MAX_TUPLE_DEPTH = 50
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # how torch.save began its files before torch 1.6
 STORAGE_DTYPES = {
     "FloatStorage": "float32",
@@ -36,40 +37,65 @@ class _RefusedError(Exception):
     """What in a file is not plain data."""
 
 
-class _ArrayClass:
-    """Stands for numpy.ndarray, which pickles name but never need to call."""
+class _Builder:
+    """A function that a pickle may call, and can do nothing else with."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise _RefusedError("it tries to change what a name stands for")
 
 
-def _plain_path(*parts: str) -> str:
-    return str(PurePath(*parts))
+class _Dtype:
+    """A dtype of plain numbers or text. numpy's own would take any state from the file, and read memory by it."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, kind: Any, *_: Any) -> None:
+        self.dtype = np.dtype(kind) if isinstance(kind, str) else np.dtype("O")
+        if self.dtype.kind not in "biufcSU":
+            raise _RefusedError("it holds an array of something else than numbers or text")
+
+    def __setstate__(self, state: Any) -> None:
+        order, parts, sizes = state[1], state[2:5], state[5:7]
+        if parts != (None, None, None) or any(
+            size not in (-1, self.dtype.itemsize, self.dtype.alignment) for size in sizes
+        ):
+            raise _RefusedError("it holds an array with a strange type")
+        if order in ("<", ">"):
+            self.dtype = self.dtype.newbyteorder(order)
+
+
+class _Array(np.ndarray):
+    """The shell of an array, which takes its state only with a dtype of ours."""
+
+    def __setstate__(self, state: Any, *_: Any) -> None:
+        version, shape, dtype, fortran, raw = state
+        if not isinstance(dtype, _Dtype) or not isinstance(raw, bytes):
+            raise _RefusedError("it holds an array without a plain type")
+        super().__setstate__((version, shape, dtype.dtype, fortran, raw))
+
+
+def _numpy_scalar(dtype: _Dtype, raw: bytes | str) -> Any:
+    data = raw.encode("latin1") if isinstance(raw, str) else raw
+    return np.frombuffer(data, dtype=dtype.dtype, count=1)[0]
+
+
+def _numpy_from_buffer(buffer: Any, dtype: _Dtype, shape: tuple[int, ...], order: str) -> np.ndarray:
+    return np.frombuffer(buffer, dtype=dtype.dtype).reshape(shape, order="F" if order == "F" else "C")
 
 
 def _plain_bytes(*arguments: Any) -> bytes:
     """bytes(), bytes(b"...") and bytes("...", "latin1"), but not bytes(10**12)."""
     if any(not isinstance(argument, (str, bytes)) for argument in arguments):
-        raise _RefusedError("bytes made of something else than text")
+        raise _RefusedError("it makes bytes of something else than text")
     return bytes(*arguments)
-
-
-def _plain_dtype(*arguments: Any) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = np.dtype(arguments[0])
-    if dtype.hasobject:
-        raise _RefusedError("it holds an array of Python objects")
-    return dtype
-
-
-def _numpy_array(subtype: type, shape: tuple[int, ...], kind: bytes) -> np.ndarray:
-    """The empty shell that pickle fills by __setstate__."""
-    return np.ndarray((0,), "b")
-
-
-def _numpy_scalar(dtype: np.dtype[Any], raw: bytes | str) -> Any:
-    data = raw.encode("latin1") if isinstance(raw, str) else raw
-    return np.frombuffer(data, dtype=_plain_dtype(dtype), count=1)[0]
-
-
-def _numpy_from_buffer(buffer: Any, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> np.ndarray:
-    return np.frombuffer(buffer, dtype=_plain_dtype(dtype)).reshape(shape, order="F" if order == "F" else "C")
 
 
 def _latin1_bytes(text: str, encoding: str) -> bytes:
@@ -78,68 +104,100 @@ def _latin1_bytes(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-_CONTAINERS = (list, dict, set, frozenset, tuple, int, float, bool, str, complex, slice)
+def _empty_text() -> str:
+    return ""
+
+
+def _plain_path(*parts: str) -> str:
+    return str(PurePath(*parts))
+
+
+_CONTAINERS = (list, dict, set, frozenset, tuple, int, float, bool, complex, slice)
 _PATHS = ("PosixPath", "WindowsPath", "Path", "PurePosixPath", "PureWindowsPath")
 PLAIN: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("collections", "defaultdict"): collections.defaultdict,
-    ("_codecs", "encode"): _latin1_bytes,
-    ("numpy", "dtype"): _plain_dtype,
-    ("numpy", "ndarray"): _ArrayClass,
+    ("_codecs", "encode"): _Builder(_latin1_bytes),
+    ("numpy", "dtype"): _Builder(_Dtype),
+    ("numpy", "ndarray"): _Builder(_empty_text),  # named by every array, needed by none
 }
 for _module in ("builtins", "__builtin__"):
     PLAIN.update({(_module, kind.__name__): kind for kind in _CONTAINERS})
-    PLAIN.update({(_module, name): _plain_bytes for name in ("bytes", "bytearray")})
+    PLAIN.update({(_module, name): _Builder(_plain_bytes) for name in ("bytes", "bytearray")})
+    PLAIN[_module, "str"] = _Builder(_empty_text)
 for _module in ("pathlib", "pathlib._local"):
-    PLAIN.update({(_module, name): _plain_path for name in _PATHS})
+    PLAIN.update({(_module, name): _Builder(_plain_path) for name in _PATHS})
 for _module in ("numpy.core", "numpy._core"):
-    PLAIN[f"{_module}.multiarray", "_reconstruct"] = _numpy_array
-    PLAIN[f"{_module}.multiarray", "scalar"] = _numpy_scalar
-    PLAIN[f"{_module}.numeric", "_frombuffer"] = _numpy_from_buffer
+    PLAIN[f"{_module}.multiarray", "_reconstruct"] = _Builder(lambda *_: _Array((0,), "b"))
+    PLAIN[f"{_module}.multiarray", "scalar"] = _Builder(_numpy_scalar)
+    PLAIN[f"{_module}.numeric", "_frombuffer"] = _Builder(_numpy_from_buffer)
 
 
-class RestrictedUnpickler(pickle.Unpickler):
-    """An unpickler that knows a short list of names and refuses every other."""
+class RestrictedUnpickler(pickle._Unpickler):
+    """An unpickler that knows a short list of names and refuses every other.
 
-    def __init__(
-        self, file: io.BufferedIOBase | io.BytesIO, storages: Callable[[str, str, int], Any] | None = None
-    ) -> None:
+    It is the one of the standard library that is written in Python, so that tuples can be kept from nesting without
+    end: hashing such a tuple would overflow the interpreter's own stack.
+    """
+
+    stack: list[Any]
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(pickle._Unpickler.dispatch)
+
+    def __init__(self, file: IO[bytes], storages: Callable[[str, str, int], Any] | None = None) -> None:
         super().__init__(file, encoding="latin1")
         self._storages = storages
+        self._depths: dict[int, int] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in PLAIN:
             return PLAIN[module, name]
-        if self._storages is not None:
-            found = _torch_name(module, name)
-            if found is not None:
-                return found
+        if self._storages is not None and (module, name) in TORCH:
+            return TORCH[module, name]
         raise _RefusedError(f"it names {module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
-        if self._storages is None or not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage"):
+        wanted = isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[1], _Storage)
+        if self._storages is None or not wanted:
             raise _RefusedError("it refers to data outside itself")
-        _, dtype, key, _, count = pid[:5]
-        return self._storages(str(dtype), str(key), int(count))
+        return self._storages(pid[1].dtype, str(pid[2]), int(pid[4]))
+
+    def limit_depth(self) -> None:
+        """Called after a tuple has been put on the stack."""
+        made = self.stack[-1]
+        depth = 1 + max((self._depths.get(id(item), 0) for item in made if isinstance(item, tuple)), default=0)
+        if depth > MAX_TUPLE_DEPTH:
+            raise _RefusedError("its tuples are nested too deeply")
+        self._depths[id(made)] = depth
 
 
-def _torch_name(module: str, name: str) -> Any:
-    if module == "torch" and name in STORAGE_DTYPES:
-        return STORAGE_DTYPES[name]
-    if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-        return _rebuild_tensor
-    if (module, name) == ("torch._utils", "_rebuild_parameter"):
-        return lambda tensor, *_: tensor
-    if (module, name) == ("torch", "device"):
-        return str
-    if (module, name) == ("torch", "Size"):
-        return tuple
-    return None
+def _limited(load: Callable[[RestrictedUnpickler], None]) -> Callable[[RestrictedUnpickler], None]:
+    def load_tuple(unpickler: RestrictedUnpickler) -> None:
+        load(unpickler)
+        unpickler.limit_depth()
+
+    return load_tuple
+
+
+for _opcode in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3):
+    RestrictedUnpickler.dispatch[_opcode[0]] = _limited(RestrictedUnpickler.dispatch[_opcode[0]])
+
+
+class _Storage(NamedTuple):
+    dtype: str
 
 
 def _rebuild_tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Any:
     """A tensor over its storage; torch checks that the strides stay inside it."""
     return storage.as_strided(size, stride, offset)
+
+
+TORCH: dict[tuple[str, str], Any] = {
+    **{("torch", name): _Storage(dtype) for name, dtype in STORAGE_DTYPES.items()},
+    ("torch._utils", "_rebuild_tensor_v2"): _Builder(_rebuild_tensor),
+    ("torch._utils", "_rebuild_parameter"): _Builder(lambda tensor, *_: tensor),
+    ("torch", "device"): _Builder(lambda kind, *_: kind),
+    ("torch", "Size"): tuple,
+}
 
 
 def _tensor(raw: bytes, dtype: Any) -> Any:
@@ -204,10 +262,17 @@ def _read_torch_legacy(path: Path) -> Any:
             return loaded.setdefault(key, torch.zeros(count, dtype=kind))
 
         values = RestrictedUnpickler(file, storage).load()
-        for key in RestrictedUnpickler(file).load():
+        keys = RestrictedUnpickler(file).load()
+        if set(keys) != set(loaded):
+            raise _RefusedError("its storages are not those that it refers to")
+        for key in keys:
             target = loaded[key]
-            count = int.from_bytes(file.read(8), "little")
-            target.copy_(_tensor(file.read(count * target.element_size()), target.dtype))
+            if int.from_bytes(file.read(8), "little") != len(target):
+                raise _RefusedError(f"storage {key} is not as long as it says")
+            raw = file.read(len(target) * target.element_size())
+            if len(raw) != len(target) * target.element_size():
+                raise EOFError("the file is cut off")
+            target.copy_(_tensor(raw, target.dtype))
         return values
 
 

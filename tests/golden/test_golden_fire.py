@@ -112,12 +112,14 @@ def test_trunk(case: Case, kind: str) -> None:
         assert relative_error(found, case.arrays[key]) <= TRUNK_TOLERANCE, key
 
 
-def test_lit_on_the_fixtures_own_maps(case: Case) -> None:
-    assert isinstance(case.network.module, Fire)
+@pytest.mark.parametrize("kind", ["eager", "fused"])
+def test_lit_on_the_fixtures_own_maps(case: Case, kind: str) -> None:
+    module = case.network.module if kind == "eager" else for_inference(case.network.module)
+    assert isinstance(module, Fire)
     for key in case.keys("lit"):
         image, _, number = case.scale_of(key)
         with torch.inference_mode():
-            found, maps = case.network.module.lit(torch.from_numpy(case.arrays[f"{image}_backbone_s{number}"]).unsqueeze(0))
+            found, maps = module.lit(torch.from_numpy(case.arrays[f"{image}_backbone_s{number}"]).unsqueeze(0))
         assert absolute_error(found[0], case.arrays[key]) <= LIT_TOLERANCE, key
         assert relative_error(maps[0], case.arrays[f"{image}_attn_s{number}"]) <= ATTENTION_TOLERANCE, key
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from fixtures_recipe import recipe, relative_error
 from superfeat.nets.fire import Fire
-from superfeat.nets.fused import FusedResNet, can_fuse, fold_batch_norm, for_inference
+from superfeat.nets.fused import FusedLit, FusedResNet, can_fuse, fold_batch_norm, for_inference
+from superfeat.nets.lit import Lit
 from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.weights import Network
 from torch import nn
@@ -60,8 +61,22 @@ def test_the_original_is_left_as_it_was(tiny_network: Network) -> None:
     fused = for_inference(tiny_network.module)
     assert isinstance(fused, Fire)
     assert isinstance(fused.trunk, FusedResNet)
+    assert isinstance(fused.lit, FusedLit)
     assert isinstance(tiny_network.module.trunk, ResNet)
     assert all(torch.equal(value, before[name]) for name, value in tiny_network.module.state_dict().items())
+
+
+@pytest.mark.parametrize("update", ["residual", "gru"])
+@pytest.mark.parametrize("size", [(1, 1), (3, 4), (9, 8)], ids=["one place", "keys formed", "keys folded"])
+def test_lit_gives_the_same_numbers(update: str, size: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    lit = Lit(20, templates=6, rounds=3, dim=12, update=update)  # type: ignore[arg-type]
+    x = torch.randn(2, 20, *size)
+    with torch.inference_mode():
+        expected, expected_maps = lit(x)
+        found, maps = FusedLit(lit)(x)
+    assert relative_error(found, expected) <= 5e-6
+    assert relative_error(maps, expected_maps) <= 5e-6
 
 
 def test_facts_are_passed_on() -> None:

@@ -131,7 +131,7 @@ def _adopt(foreign: Foreign, path: Path) -> Network:
 
 def _load_ours(folder: Path) -> Network:
     facts = read_config(folder)
-    config = network_config(facts["network"], folder)
+    config = network_config(facts.get("network"), folder)
     state = _read_safetensors(folder / "model.safetensors")
     expected = build_module(config).state_dict()
     plain = Foreign(state, config, lambda name: name, NOTHING_SPARE, "superfeat network")
@@ -149,10 +149,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The facts in a network folder's config.json."""
     path = folder / "config.json"
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise WeightsError(f"cannot read {path}: {error}") from error
-    if facts.get("format") != FORMAT:
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise WeightsError(f"{path} does not describe a superfeat network")
     if facts.get("version") != VERSION:
         raise WeightsError(
@@ -161,8 +161,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def network_config(settings: dict[str, Any], source: Path) -> NetworkConfig:
+def network_config(settings: Any, source: Path) -> NetworkConfig:
     """The settings that config.json holds, checked."""
+    if not isinstance(settings, dict):
+        raise WeightsError(f"{source} is damaged: it holds no network settings")
     try:
         base = NetworkConfig() if settings.get("method") == "fire" else BARE
         return overlay(base, settings)

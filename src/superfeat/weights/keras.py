@@ -47,7 +47,7 @@ def read_keras(path: Path) -> Foreign:
         arrays = _read_tfjs(lambda name: (folder / PurePosixPath(name).name).read_bytes(), str(path))
     else:
         arrays = _read_tarball(path)
-    tensors = dict(_to_torchvision(arrays))
+    tensors = dict(_to_torchvision(arrays, str(path)))
     foreign = recognise_trunk(tensors, str(path), stride_in_1x1=True, pixels=CAFFE_PIXELS)
     return foreign._replace(kind="Keras trunk")
 
@@ -87,7 +87,7 @@ def _read_tfjs(read: Callable[[str], bytes], source: str) -> Arrays:
                 values = np.frombuffer(data.read(count * dtype.itemsize), dtype)
                 arrays.setdefault(layer.rpartition("/")[2], {})[kind] = values.reshape(entry["shape"])
         return arrays
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise WeightsError(
             f"{source} is not a complete TensorFlow.js model ({type(error).__name__}: {error})"
         ) from error
@@ -113,12 +113,14 @@ def _read_h5(path: Path) -> Arrays:
     return arrays
 
 
-def _to_torchvision(arrays: Arrays) -> Iterator[tuple[str, Tensor]]:
+def _to_torchvision(arrays: Arrays, source: str) -> Iterator[tuple[str, Tensor]]:
     """Names and values of torchvision's layout; layers that are not of the trunk or its classifier are passed over."""
     for layer, values in arrays.items():
         place = _place(layer)
         if place is not None and "kernel" in values:
             conv, norm, norm_layer, epsilon = place
+            if values["kernel"].ndim != 4:
+                raise WeightsError(f"{source}: the convolution {layer} has {values['kernel'].ndim} dimensions, not 4")
             kernel = values["kernel"].transpose(3, 2, 0, 1)  # height, width, in, out -> out, in, height, width
             if conv == "conv1":
                 kernel = kernel[:, ::-1]  # BGR -> RGB

@@ -1,5 +1,6 @@
 """Parameter names of other people's files -> ours, and a clear word on what does not fit."""
 
+import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -8,12 +9,13 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
-from superfeat.errors import WeightsError
+from superfeat.errors import ConfigError, WeightsError
 from superfeat.nets.trunk import DEPTHS, Bottleneck, Normalisation
 
 # The released networks keep their trunk in a list of modules: these are the numbers of its parts.
 RELEASED_PARTS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
 RELEASED_LIT = {"templates": "templates_init", "query": "project_q", "key": "project_k", "value": "project_v"}
+MAX_WRAPPINGS = 4
 WRAPPERS = ("module.", "model.", "backbone.", "encoder.", "resnet.", "trunk.", "net.")
 SHOWN = 3  # how many names an error lists of each kind
 
@@ -41,13 +43,14 @@ def recognise(contents: Any, source: str) -> Foreign:
 
 def _find_tensors(contents: Any) -> dict[str, Tensor]:
     """The state dict itself or inside its usual wrappings, with wrapper prefixes taken off the names."""
-    if isinstance(contents, Mapping):
-        for key in ("state_dict", "model_state_dict", "model_state", "model", "net"):
-            if isinstance(contents.get(key), Mapping):
-                return _find_tensors(contents[key])
-    else:
+    for _ in range(MAX_WRAPPINGS):
+        keys = (
+            ("state_dict", "model_state_dict", "model_state", "model", "net") if isinstance(contents, Mapping) else ()
+        )
+        contents = next((contents[key] for key in keys if isinstance(contents.get(key), Mapping)), contents)
+    if not isinstance(contents, Mapping):
         return {}
-    tensors = {str(name): value for name, value in contents.items() if isinstance(value, Tensor)}
+    tensors = {name: value for name, value in contents.items() if isinstance(name, str) and isinstance(value, Tensor)}
     for prefix in WRAPPERS * 2:
         if tensors and all(name.startswith(prefix) for name in tensors):
             tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
@@ -59,21 +62,36 @@ def _recognise_released(tensors: dict[str, Tensor], parameters: Mapping[str, Any
     if "whiten.weight" in tensors:  # the older form of HOW
         tensors = {re.sub(r"^whiten\.", "dim_reduction.", name): value for name, value in tensors.items()}
     trunk_names = [_unrelease(name) for name in tensors if name.startswith("features.")]
-    runtime = parameters.get("runtime")
-    mean_std = runtime.get("mean_std") if isinstance(runtime, Mapping) else None
     trunk = _trunk_config(trunk_names, source, stages=None)
-    if mean_std:
-        mean, std = (tuple(float(value) for value in values) for values in mean_std)
-        trunk = TrunkConfig(trunk.arch, trunk.stages, mean=mean, std=std)  # type: ignore[arg-type]
-    lit = None
-    if "lit.templates_init" in tensors:
-        _, templates, dim = tensors["lit.templates_init"].shape
-        rounds = parameters.get("lit", {}).get("T", LitConfig().rounds)
-        lit = LitConfig(templates=templates, rounds=int(rounds), dim=dim)
-    weight = tensors.get("dim_reduction.weight")
-    config = NetworkConfig("fire" if lit else "how", trunk, lit, None if weight is None else len(weight))
+    try:
+        trunk = dataclasses.replace(trunk, **_released_pixels(parameters))
+        lit = _released_lit(tensors, parameters)
+        weight = tensors.get("dim_reduction.weight")
+        config = NetworkConfig("fire" if lit else "how", trunk, lit, None if weight is None else weight.shape[0])
+    except (TypeError, ValueError, AttributeError, IndexError, ConfigError) as error:
+        raise WeightsError(
+            f"{source} looks like a released checkpoint, but its settings make no sense: {error}"
+        ) from error
     kind = f"released {'FIRe' if lit else 'HOW'} checkpoint"
     return Foreign(tensors, config, _release, re.compile(r"^fc"), kind)
+
+
+def _released_pixels(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Mean and deviation of the pixels, where the checkpoint tells them."""
+    runtime = parameters.get("runtime")
+    mean_std = runtime.get("mean_std") if isinstance(runtime, Mapping) else None
+    if mean_std is None:
+        return {}
+    mean, std = (tuple(float(value) for value in values) for values in mean_std)
+    return {"mean": mean, "std": std}
+
+
+def _released_lit(tensors: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> LitConfig | None:
+    if "lit.templates_init" not in tensors:
+        return None
+    _, templates, dim = tensors["lit.templates_init"].shape
+    rounds = parameters.get("lit", {}).get("T", LitConfig().rounds)
+    return LitConfig(templates=templates, rounds=int(rounds), dim=dim)
 
 
 def _release(name: str) -> str:

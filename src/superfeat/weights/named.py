@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import http.client
 import os
 import shutil
 import subprocess
@@ -131,7 +132,7 @@ def _download(url: str, partial: Path, progress: Progress) -> None:
         resumed = response.status == 206
         have = have if resumed else 0
         length = response.headers.get("Content-Length")
-        total = have + int(length) if length else None
+        total = have + int(length) if length and length.isdigit() else None
         with partial.open("ab" if resumed else "wb") as file:
             while chunk := response.read(CHUNK):
                 file.write(chunk)
@@ -151,5 +152,5 @@ def _network_errors(url: str) -> Iterator[None]:
         if error.code == 416:  # the partial file is whole already, or not of this file: its checksum will tell
             return
         raise WeightsError(f"{url} answered {error.code} {error.reason}") from error
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise WeightsError(f"cannot reach {url} ({error}); are you offline? What came so far is kept") from error
