@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+
 from superfeat.images import image_endings, list_photos, read_image
 
 

@@ -2,13 +2,14 @@
 
 import torch
 from jaxtyping import Float
+from torch import Tensor, nn
+
 from superfeat.nets.fire import Fire
 from superfeat.nets.fused import can_fuse, for_inference
 from superfeat.nets.how import How
 from superfeat.nets.lit import Lit
 from superfeat.nets.trunk import Normalisation
 from superfeat.nets.whitening import Whitening
-from torch import Tensor, nn
 
 
 class PatchTrunk(nn.Module):
