@@ -63,7 +63,14 @@ def photo_folder(tmp_path: Path) -> Path:
     """Six readable photos of different sizes and formats, one of them in a subfolder."""
     folder = tmp_path / "photos"
     (folder / "more").mkdir(parents=True)
-    sizes = {"a.png": (40, 56), "b.jpg": (64, 48), "c.png": (33, 47), "d.jpg": (48, 48), "e.bmp": (24, 64), "more/f.png": (56, 40)}
+    sizes = {
+        "a.png": (40, 56),
+        "b.jpg": (64, 48),
+        "c.png": (33, 47),
+        "d.jpg": (48, 48),
+        "e.bmp": (24, 64),
+        "more/f.png": (56, 40),
+    }
     for seed, (name, (height, width)) in enumerate(sizes.items()):
         Image.fromarray(noise(height, width, seed)).save(folder / name)
     return folder

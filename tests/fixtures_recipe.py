@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
+from torch import Tensor, nn
+
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
 from superfeat.nets.local import Local
 from superfeat.weights import Network, build_module
-from torch import Tensor, nn
 
 SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
 PARTS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
@@ -132,6 +133,9 @@ class Quick:
 
     def __init__(self, features: int, dim: int) -> None:
         self.shape = features, dim
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"shape": torch.tensor(self.shape)}
 
     def __call__(self, images: Tensor) -> Local:
         features, dim = self.shape

@@ -21,7 +21,12 @@ EIGENVALUE_FLOOR = 1e-14
 def layer_norm(x: Array, weight: Array, bias: Array) -> Array:
     """One vector."""
     variance = sum((value - x.mean()) ** 2 for value in x) / len(x)
-    return np.array([(v - x.mean()) / math.sqrt(variance + LAYER_NORM_EPSILON) * w + b for v, w, b in zip(x, weight, bias, strict=True)])
+    return np.array(
+        [
+            (v - x.mean()) / math.sqrt(variance + LAYER_NORM_EPSILON) * w + b
+            for v, w, b in zip(x, weight, bias, strict=True)
+        ]
+    )
 
 
 def softmax(logits: Sequence[float]) -> list[float]:
@@ -48,7 +53,9 @@ def gru_cell(x: Array, state: Array, p: Mapping[str, Array]) -> Array:
 def lit(places: Array, parameters: Mapping[str, Array], rounds: int) -> tuple[Array, Array]:
     """(places, channels) -> super-features (templates, dim) and attention (templates, places) of the last round."""
     p = {name: np.asarray(value, np.float64) for name, value in parameters.items()}
-    normed = [layer_norm(place, p["norm_inputs.weight"], p["norm_inputs.bias"]) for place in np.asarray(places, np.float64)]
+    normed = [
+        layer_norm(place, p["norm_inputs.weight"], p["norm_inputs.bias"]) for place in np.asarray(places, np.float64)
+    ]
     keys = [p["key.weight"] @ place for place in normed]
     values = [p["value.weight"] @ place for place in normed]
     state = [template.copy() for template in p["templates"]]
@@ -58,13 +65,17 @@ def lit(places: Array, parameters: Mapping[str, Array], rounds: int) -> tuple[Ar
         for n, row in enumerate(alpha):
             gathered = sum((a * value for a, value in zip(row, values, strict=True)), np.zeros(len(state[n])))
             state[n] = gru_cell(gathered, state[n], p) if "gru.weight_ih" in p else state[n] + gathered
-            hidden = p["mlp.0.weight"] @ layer_norm(state[n], p["norm_mlp.weight"], p["norm_mlp.bias"]) + p["mlp.0.bias"]
+            hidden = (
+                p["mlp.0.weight"] @ layer_norm(state[n], p["norm_mlp.weight"], p["norm_mlp.bias"]) + p["mlp.0.bias"]
+            )
             state[n] = state[n] + p["mlp.2.weight"] @ np.maximum(hidden, 0) + p["mlp.2.bias"]
     return np.array(state), alpha
 
 
 def _attention(state: Sequence[Array], keys: Sequence[Array], p: Mapping[str, Array]) -> Array:
-    queries = [p["query.weight"] @ layer_norm(one, p["norm_templates.weight"], p["norm_templates.bias"]) for one in state]
+    queries = [
+        p["query.weight"] @ layer_norm(one, p["norm_templates.weight"], p["norm_templates.bias"]) for one in state
+    ]
     alpha = np.zeros((len(state), len(keys)))
     for place, key in enumerate(keys):
         shares = softmax([float(key @ query) / math.sqrt(len(query)) for query in queries])

@@ -17,6 +17,7 @@ from superfeat.config import PROFILES, ExtractConfig, overlay, parse_assignment,
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
+    from superfeat.images import Listing
     from superfeat.weights import Network
 
 DEFAULT_WEIGHTS = "imagenet-resnet50"
@@ -101,12 +102,12 @@ def extract(
     What is already in the output folder is not done again, so an interrupted run goes on where it stopped.
     """
     config = _extract_config(profile, config_file, assignments)
-    flags = {"features_per_image": features, "max_side": max_side, "upright": False if as_stored else None}
-    flags["attention"] = "regions" if regions else None  # type: ignore[assignment]
+    flags: dict[str, Any] = {"features_per_image": features, "max_side": max_side}
+    flags |= {"upright": False if as_stored else None, "attention": "regions" if regions else None}
     config = overlay(config, {name: value for name, value in flags.items() if value is not None})
 
     from superfeat.extraction import extract_to
-    from superfeat.feature_store import FeatureStore, photo_stamp
+    from superfeat.feature_store import FeatureStore
     from superfeat.images import Skipped, list_photos
     from superfeat.weights import load_network
 
@@ -115,16 +116,25 @@ def extract(
     if not listing.photos:
         raise SuperfeatError(f"no photos in {', '.join(photos)}")
     network = load_network(weights)
-    progress = Progress("extracting", len(listing.photos))
+    there = FeatureStore(output).names() if (output / "manifest.json").is_file() else set()
+    progress = Progress("extracting", sum(photo.name not in there for photo in listing.photos))
     new = 0
     for outcome in extract_to(output, network, listing.photos, config, workers=workers, device=device):
         new += not isinstance(outcome, Skipped)
         progress.step(outcome.name)
     progress.done()
+    _print(_extract_result(output, listing, new), as_json, _extract_report)
+    if network.config.whitened_dim is None and not as_json:
+        note = f"note: these weights have no whitening, so features have {network.dim} raw dimensions; learn one with"
+        click.echo(f"{note}: superfeat weights whiten {weights} PHOTOS -o NETWORK", err=True)
+
+
+def _extract_result(output: Path, listing: "Listing", new: int) -> dict[str, Any]:
+    from superfeat.feature_store import FeatureStore, photo_stamp
+
     store = FeatureStore(output)
     stamps = {photo.name: photo_stamp(photo.path) for photo in listing.photos}
-    changed = [entry.name for entry in store.entries if stamps.get(entry.name, entry.stamp) != entry.stamp]
-    result = {
+    return {
         "features": str(output),
         "images": len(store),
         "new": new,
@@ -132,12 +142,8 @@ def extract(
         "dim": store.manifest["dim"],
         "skipped": [{"name": entry.name, "reason": entry.skipped} for entry in store.skipped],
         "left_out": listing.left_out,
-        "changed": changed,
+        "changed": [entry.name for entry in store.entries if stamps.get(entry.name, entry.stamp) != entry.stamp],
     }
-    _print(result, as_json, _extract_report)
-    if network.config.whitened_dim is None and not as_json:
-        note = f"note: these weights have no whitening, so features have {network.dim} raw dimensions; learn one with"
-        click.echo(f"{note}: superfeat weights whiten {weights} PHOTOS -o NETWORK", err=True)
 
 
 def _extract_config(profile: str, config_file: Path | None, assignments: Iterable[str]) -> ExtractConfig:
@@ -157,9 +163,8 @@ def _extract_report(result: Mapping[str, Any]) -> Iterable[str]:
     )
     for entry in result["skipped"][:SHOWN]:
         yield f"  skipped {entry['name']}: {entry['reason']}"
-    for label, names in (("skipped", result["skipped"][SHOWN:]),):
-        if names:
-            yield f"  … and {len(names)} more {label} (--json lists them)"
+    if len(result["skipped"]) > SHOWN:
+        yield f"  … and {len(result['skipped']) - SHOWN} more (--json lists them)"
     if result["left_out"]:
         names = ", ".join(result["left_out"][:SHOWN]) + (", …" if len(result["left_out"]) > SHOWN else "")
         yield f"  left out {len(result['left_out'])} files that are not images by their ending: {names}"

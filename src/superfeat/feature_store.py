@@ -79,6 +79,10 @@ class FeatureStore:
     def __len__(self) -> int:
         return len(self.entries)
 
+    def names(self) -> set[str]:
+        """Of all images that need not be done again, the skipped ones included."""
+        return {entry.name for entry in (*self.entries, *self.skipped)}
+
     def __iter__(self) -> Iterator[Features]:
         return (self._features(entry) for entry in self.entries)
 

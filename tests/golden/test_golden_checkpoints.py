@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from fixtures_recipe import MEAN_STD, SCALES, recipe, released_checkpoint, released_name
 from superfeat import load_network
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
@@ -39,7 +40,9 @@ def test_a_checkpoint_of_the_released_training_script(shared: Path) -> None:
     assert isinstance(contents["scores"], collections.defaultdict)
     assert contents["scores"]["train_loss"] == [(1, 0.0)]
     network = load_network(shared / "fire_tiny.pth")
-    assert network.config == NetworkConfig("fire", TrunkConfig("resnet18", 2), LitConfig(templates=16, dim=64), whitened_dim=32)
+    assert network.config == NetworkConfig(
+        "fire", TrunkConfig("resnet18", 2), LitConfig(templates=16, dim=64), whitened_dim=32
+    )
     assert network.provenance["kind"] == "released FIRe checkpoint"
     assert network.dim == 32
     for name, value in network.module.state_dict().items():

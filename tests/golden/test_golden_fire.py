@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
 import torch
-from fixtures_recipe import SCALES, absolute_error, fill, relative_error
 from PIL import Image
+from torch import Tensor
+
+import oracles
+from fixtures_recipe import SCALES, absolute_error, fill, relative_error
 from superfeat import ExtractConfig, Features, Network, extract, load_network
 from superfeat.config import NetworkConfig
 from superfeat.extraction import resize
@@ -20,7 +22,6 @@ from superfeat.nets.fire import Fire
 from superfeat.nets.fused import FusedResNet, for_inference
 from superfeat.nets.local import Local, pool
 from superfeat.weights import build_module
-from torch import Tensor
 
 TRUNK_TOLERANCE = 2e-6  # relative to the largest value
 LIT_TOLERANCE = 1e-5  # absolute, from the fixture's own trunk map; values reach 30
@@ -62,7 +63,9 @@ def as_input(pixels: np.ndarray, scale: float = 1.0) -> Tensor:
 def build_case(arrays: dict[str, np.ndarray], network: Network) -> Case:
     assert isinstance(network.module, Fire)
     fused = for_inference(network.module)
-    assert isinstance(fused.trunk, FusedResNet), "this build of torch has no fused operators: the fused trunk is not tested"
+    assert isinstance(fused.trunk, FusedResNet), (
+        "this build of torch has no fused operators: the fused trunk is not tested"
+    )
     found = {
         (kind, image): [module(as_input(arrays[image], scale)) for scale in SCALES]
         for kind, module in (("eager", network.module), ("fused", fused))
@@ -98,7 +101,9 @@ def test_scaled_inputs_by_the_oracle(case: Case) -> None:
     for key in case.keys("scaled_input"):
         name, scale, _ = case.scale_of(key)
         if name == "im1":
-            assert absolute_error(oracles.bilinear(image, scale, recompute=False), case.arrays[key]) <= POSITION_TOLERANCE, key
+            assert (
+                absolute_error(oracles.bilinear(image, scale, recompute=False), case.arrays[key]) <= POSITION_TOLERANCE
+            ), key
 
 
 @pytest.mark.parametrize("kind", ["eager", "fused"])
@@ -141,7 +146,9 @@ def test_lit_by_the_oracle(shared: Path) -> None:
 def test_features_of_every_scale(case: Case, kind: str, image: str) -> None:
     for number, local in enumerate(case.locals[kind, image]):
         assert relative_error(local.vectors[0], case.arrays[f"{image}_feat_s{number}"]) <= FEATURE_TOLERANCE, number
-        assert relative_error(local.strengths[0], case.arrays[f"{image}_strength_s{number}"]) <= STRENGTH_TOLERANCE, number
+        assert relative_error(local.strengths[0], case.arrays[f"{image}_strength_s{number}"]) <= STRENGTH_TOLERANCE, (
+            number
+        )
 
 
 @pytest.mark.parametrize("kind", ["eager", "fused"])
@@ -178,7 +185,10 @@ def test_extract_from_png_files(case: Case, tmp_path: Path) -> None:
 def check_selection(arrays: dict[str, np.ndarray], image: str, k: int, found: Features) -> None:
     """Same strengths in order, same features chosen except for near ties at the boundary, same vector for each."""
     prefix = f"{image}_top{k}"
-    assert absolute_error(found.strengths, arrays[f"{prefix}_strength"]) <= STRENGTH_TOLERANCE * arrays[f"{prefix}_strength"].max()
+    assert (
+        absolute_error(found.strengths, arrays[f"{prefix}_strength"])
+        <= STRENGTH_TOLERANCE * arrays[f"{prefix}_strength"].max()
+    )
     expected = [SCALES[int(index) // per_scale(arrays)] for index in arrays[f"{prefix}_index"]]
     np.testing.assert_array_equal(np.float16(expected), arrays[f"{prefix}_scale"])
     np.testing.assert_array_equal(arrays[f"{prefix}_loc"][:, 0], 0)
@@ -195,7 +205,10 @@ def check_selection(arrays: dict[str, np.ndarray], image: str, k: int, found: Fe
         vector = arrays[f"{image}_feat_s{number // per_scale(arrays)}"][number % per_scale(arrays)]
         assert absolute_error(found.vectors[rank], vector) <= FEATURE_TOLERANCE * scale
         if number in theirs and f"{prefix}_desc" in arrays:
-            assert absolute_error(found.vectors[rank], arrays[f"{prefix}_desc"][theirs[number]]) <= FEATURE_TOLERANCE * scale
+            assert (
+                absolute_error(found.vectors[rank], arrays[f"{prefix}_desc"][theirs[number]])
+                <= FEATURE_TOLERANCE * scale
+            )
 
 
 def per_scale(arrays: dict[str, np.ndarray]) -> int:

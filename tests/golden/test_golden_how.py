@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 
 import numpy as np
-import oracles
 import pytest
 import torch
-from fixtures_recipe import SCALES, absolute_error, recipe_network, relative_error
 from PIL import Image
+
+import oracles
+from fixtures_recipe import SCALES, absolute_error, recipe_network, relative_error
 from superfeat import ExtractConfig, Network, extract
 from superfeat.config import NetworkConfig, TrunkConfig
 from superfeat.extraction import resize

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from fixtures_recipe import absolute_error
 from superfeat.images import normalise, read_image
 from superfeat.nets.trunk import IMAGENET_MEAN, IMAGENET_STD

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import oracles
 import pytest
 import torch
+
+import oracles
 from fixtures_recipe import absolute_error
 from superfeat.nets.lit import Lit
 

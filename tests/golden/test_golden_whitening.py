@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import oracles
 import pytest
 import torch
+
+import oracles
 from fixtures_recipe import absolute_error, relative_error
 from superfeat.nets.whitening import Whitening, WhiteningFit
 
@@ -60,7 +61,10 @@ def test_as_a_convolution(arrays: dict[str, np.ndarray]) -> None:
 def test_the_released_convolution_as_ours(arrays: dict[str, np.ndarray]) -> None:
     ours = Whitening(48, 16)
     ours.load_state_dict(
-        {"weight": torch.from_numpy(arrays["conv_weight"].reshape(16, 48)), "bias": torch.from_numpy(arrays["conv_bias"])}
+        {
+            "weight": torch.from_numpy(arrays["conv_weight"].reshape(16, 48)),
+            "bias": torch.from_numpy(arrays["conv_bias"]),
+        }
     )
     assert relative_error(ours(torch.from_numpy(arrays["X"][:50])), arrays["conv_out"]) <= 1e-6
 
@@ -87,6 +91,8 @@ def test_rank_deficient(arrays: dict[str, np.ndarray]) -> None:
 
 
 def test_every_array_is_compared(arrays: dict[str, np.ndarray]) -> None:
-    by_strength = {f"{name}_s{s}{tail}" for s in ("1.0", "0.5") for name, tail in (("m", ""), ("P", ""), ("whitened", "_d16"))}
+    by_strength = {
+        f"{name}_s{s}{tail}" for s in ("1.0", "0.5") for name, tail in (("m", ""), ("P", ""), ("whitened", "_d16"))
+    }
     conv = {"conv_weight", "conv_bias", "conv_out"}
     assert set(arrays) == by_strength | conv | {"X", "Xr_P_absmax_per_component", "cirtorch_m", "cirtorch_P"}

@@ -102,6 +102,7 @@ def test_changed_photos_are_reported(photos: Path, network: Path, tmp_path: Path
         (["extract", "{photos}", "-o", "{tmp}/f", "-w", "{network}", "--set", "max_sid=3"], "did you mean 'max_side'"),
         (["extract", "{photos}", "-o", "{tmp}/f", "-w", "{network}", "--max-side", "3"], "it must be 16 or more"),
         (["extract", "{photos}", "-o", "{photos}", "-w", "{network}"], "holds other files"),
+        (["extract", "{photos}", "-o", "{tmp}/f", "-w", "{network}", "--device", "abacus"], "cannot be used here"),
         (["info", "{tmp}/nothing"], "no weights at"),
         (["verify", "{photos}"], "no manifest.json"),
         (["weights", "get", "unknown"], "unknown weights 'unknown'"),

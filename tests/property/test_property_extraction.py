@@ -4,13 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import oracles
 import pytest
 import torch
-from fixtures_recipe import absolute_error, noise, quick_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+
+import oracles
+from fixtures_recipe import absolute_error, noise, quick_network
 from superfeat import ExtractConfig, Features, Network, extract
 from superfeat.extraction import find_regions, resize
 from superfeat.images import Photo, Skipped, normalise, scaled_size
@@ -50,7 +51,12 @@ def alone(photos: list[Photo], tiny_network: Network, tiny_how: Network) -> dict
 @MODEST
 @given(data=st.data())
 def test_the_same_bits_whatever_the_workers_and_the_order(
-    kind: str, data: st.DataObject, photos: list[Photo], alone: dict[str, dict[str, Features]], tiny_network: Network, tiny_how: Network
+    kind: str,
+    data: st.DataObject,
+    photos: list[Photo],
+    alone: dict[str, dict[str, Features]],
+    tiny_network: Network,
+    tiny_how: Network,
 ) -> None:
     chosen = data.draw(st.lists(st.sampled_from(photos), min_size=1, max_size=9, unique_by=lambda photo: photo.name))
     workers = data.draw(st.integers(1, 4))
@@ -79,7 +85,9 @@ def test_the_same_bits_whatever_torchs_threads(
         torch.set_num_threads(1)
 
 
-def select(strengths: list[np.ndarray], vectors: list[np.ndarray], scales: list[float], k: int) -> tuple[np.ndarray, list[tuple[np.float32, int]]]:
+def select(
+    strengths: list[np.ndarray], vectors: list[np.ndarray], scales: list[float], k: int
+) -> tuple[np.ndarray, list[tuple[np.float32, int]]]:
     chosen = oracles.strongest([row.tolist() for row in strengths], k)
     rows = np.array([vectors[s][i] for s, i in chosen])
     return rows, [(np.float32(scales[s]), i) for s, i in chosen]
@@ -90,7 +98,9 @@ SCALES = st.lists(st.sampled_from([2.0, 1.414, 1.0, 0.9, 0.707, 0.5, 0.353, 0.25
 
 @MODEST
 @given(scales=SCALES, k=st.integers(1, 50), size=st.tuples(st.integers(1, 40), st.integers(1, 40)))
-def test_scales_and_selection_with_many_ties(scales: list[float], k: int, size: tuple[int, int], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_scales_and_selection_with_many_ties(
+    scales: list[float], k: int, size: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Equal strengths are taken in the order of scale, then ID; a scale without a pixel is left out."""
     network = quick_network()
     path = tmp_path_factory.mktemp("one") / "photo.png"
@@ -102,7 +112,9 @@ def test_scales_and_selection_with_many_ties(scales: list[float], k: int, size: 
         return
     image = torch.from_numpy(normalise(noise(*size), *network.normalisation)).unsqueeze(0)
     parts = [network.module(resize(image, scale, recompute=False)) for scale in used]
-    rows, labels = select([part.strengths[0].numpy() for part in parts], [part.vectors[0].numpy() for part in parts], used, k)
+    rows, labels = select(
+        [part.strengths[0].numpy() for part in parts], [part.vectors[0].numpy() for part in parts], used, k
+    )
     np.testing.assert_array_equal(found.vectors, rows)
     assert list(zip(found.scales, found.ids.tolist(), strict=True)) == labels
 
@@ -110,7 +122,9 @@ def test_scales_and_selection_with_many_ties(scales: list[float], k: int, size: 
 @pytest.mark.parametrize("kind", ["fire", "how"])
 @MODEST
 @given(scales=SCALES, k=st.integers(1, 120))
-def test_scales_and_selection_of_networks(kind: str, scales: list[float], k: int, photos: list[Photo], tiny_network: Network, tiny_how: Network) -> None:
+def test_scales_and_selection_of_networks(
+    kind: str, scales: list[float], k: int, photos: list[Photo], tiny_network: Network, tiny_how: Network
+) -> None:
     network = tiny_network if kind == "fire" else tiny_how
     photo = next(photo for photo in photos if photo.name == "0.png")
     (found,) = extract(network, [photo], ExtractConfig(features_per_image=k, scales=tuple(scales)), workers=2)

@@ -4,15 +4,16 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import oracles
 import pytest
 import torch
-from fixtures_recipe import absolute_error, relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
+
+import oracles
+from fixtures_recipe import absolute_error, relative_error
 from superfeat.nets.fused import FusedLit
 from superfeat.nets.lit import Lit
-from torch import Tensor
 
 MODEST = settings(deadline=None, max_examples=25)
 
@@ -122,4 +123,6 @@ def test_the_order_of_templates_is_the_order_of_outputs(folded: bool, data: st.D
 def test_the_oracles_own_softmax(logits: list[float]) -> None:
     found = oracles.softmax(logits)
     assert math.isclose(sum(found), 1)
-    assert max(range(len(logits)), key=found.__getitem__) in [i for i, v in enumerate(logits) if math.isclose(v, max(logits), abs_tol=1e-9)]
+    assert max(range(len(logits)), key=found.__getitem__) in [
+        i for i, v in enumerate(logits) if math.isclose(v, max(logits), abs_tol=1e-9)
+    ]

@@ -1,13 +1,14 @@
 """Whitening over random data: white on its own fitting set, and the same however the data is cut into batches."""
 
 import numpy as np
-import oracles
 import torch
-from fixtures_recipe import relative_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from superfeat.nets.whitening import Whitening, WhiteningFit
 from torch import Tensor
+
+import oracles
+from fixtures_recipe import relative_error
+from superfeat.nets.whitening import Whitening, WhiteningFit
 
 MODEST = settings(deadline=None, max_examples=40)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 import superfeat
 
 PACKAGE = Path(superfeat.__file__).parent
@@ -40,7 +41,11 @@ def imports(path: Path) -> Iterator[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "superfeat" else [node.module or ""]
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "superfeat"
+                else [node.module or ""]
+            )
         else:
             continue
         yield from (name.removeprefix("superfeat.") for name in names if name.startswith("superfeat."))
@@ -124,7 +129,11 @@ def test_the_public_surface() -> None:
 def test_nothing_writes_pickles() -> None:
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+            ):
                 assert (node.func.value.id, node.func.attr) not in {
                     ("pickle", "dump"),
                     ("pickle", "dumps"),

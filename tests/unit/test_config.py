@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from superfeat.config import (
     PROFILES,
     ExtractConfig,
@@ -22,9 +23,19 @@ from superfeat.errors import ConfigError
 
 def test_the_defaults_are_the_papers() -> None:
     network, extract = NetworkConfig(), ExtractConfig()
-    assert (network.method, network.trunk.arch, network.trunk.stages, network.whitened_dim) == ("fire", "resnet50", 3, 128)
+    assert (network.method, network.trunk.arch, network.trunk.stages, network.whitened_dim) == (
+        "fire",
+        "resnet50",
+        3,
+        128,
+    )
     assert network.lit == LitConfig(templates=256, rounds=6, dim=1024, update="residual", frozen_templates=False)
-    assert (extract.features_per_image, extract.max_side, extract.upright, extract.attention) == (1000, 1024, True, "none")
+    assert (extract.features_per_image, extract.max_side, extract.upright, extract.attention) == (
+        1000,
+        1024,
+        True,
+        "none",
+    )
     assert extract.scales == (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
     assert ExtractConfig.profile("paper") == extract
 
@@ -174,7 +185,7 @@ def test_toml(tmp_path: Path) -> None:
 def test_unreadable_toml(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "broken.toml"
     file.write_bytes(text)
-    with pytest.raises(ConfigError, match="cannot read the settings in .*broken.toml"):
+    with pytest.raises(ConfigError, match=r"cannot read the settings in .*broken.toml"):
         read_toml(file)
 
 
@@ -206,7 +217,9 @@ def test_what_is_no_assignment(text: str) -> None:
         parse_assignment(text)
 
 
-@pytest.mark.parametrize("settings", [NetworkConfig(), NetworkConfig("how", lit=None), ExtractConfig(), PROFILES["fast"]])
+@pytest.mark.parametrize(
+    "settings", [NetworkConfig(), NetworkConfig("how", lit=None), ExtractConfig(), PROFILES["fast"]]
+)
 def test_settings_survive_json(settings: Any) -> None:
     plain = json.loads(json.dumps(as_dict(settings)))
     base = NetworkConfig("how", lit=None) if isinstance(settings, NetworkConfig) else ExtractConfig(max_side=99)

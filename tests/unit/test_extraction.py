@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
 import torch
-from fixtures_recipe import absolute_error, noise
 from PIL import Image
-from superfeat import ExtractConfig, FeatureStore, Features, Network, extract, extract_to
+
+import oracles
+from fixtures_recipe import absolute_error, noise
+from superfeat import ExtractConfig, Features, FeatureStore, Network, extract, extract_to
 from superfeat.errors import ImageError, StoreError, SuperfeatError
 from superfeat.extraction import as_photos, default_workers, find_regions, resize
 from superfeat.feature_store import photo_stamp
@@ -58,7 +59,9 @@ def test_one_features_per_photo_in_order(tiny_network: Network, photo_folder: Pa
 def test_fewer_features_than_asked_for_are_all_kept(tiny_network: Network, photo_folder: Path) -> None:
     (found,) = extract(tiny_network, [photo_folder / "a.png"], ExtractConfig(scales=(1.0, 0.5)))
     assert len(found) == 2 * 8
-    assert sorted(zip(found.scales, found.ids, strict=True)) == [(s, i) for s in (np.float32(0.5), np.float32(1)) for i in range(8)]
+    assert sorted(zip(found.scales, found.ids, strict=True)) == [
+        (s, i) for s in (np.float32(0.5), np.float32(1)) for i in range(8)
+    ]
 
 
 def test_names(tiny_network: Network, photo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +125,9 @@ def test_tiny_photos(height: int, width: int, tiny_network: Network, tiny_how: N
 
 
 @pytest.mark.parametrize("attention", ["none", "regions", "maps"])
-def test_a_photo_too_small_for_every_scale_has_no_features(attention: Any, tiny_network: Network, tmp_path: Path) -> None:
+def test_a_photo_too_small_for_every_scale_has_no_features(
+    attention: Any, tiny_network: Network, tmp_path: Path
+) -> None:
     Image.fromarray(noise(3, 3)).save(tmp_path / "tiny.png")
     (found,) = extract(tiny_network, [tmp_path / "tiny.png"], ExtractConfig(scales=(0.25,), attention=attention))
     assert found.vectors.shape == (0, 6)
@@ -210,7 +215,9 @@ def test_skips_do_not_change_the_others(tiny_network: Network, mixed_folder: Pat
 
 def test_nothing_readable(tiny_network: Network, mixed_folder: Path) -> None:
     photos = [mixed_folder / name for name in BAD]
-    with pytest.raises(ImageError, match=r"none of the 3 photos could be read \(the first is .*broken\.jpg: not an image"):
+    with pytest.raises(
+        ImageError, match=r"none of the 3 photos could be read \(the first is .*broken\.jpg: not an image"
+    ):
         list(extract(tiny_network, photos, FEW, on_skip=lambda skipped: None))
 
 
@@ -337,12 +344,18 @@ def test_regions_are_stored_and_maps_are_not(tiny_network: Network, photo_folder
     assert not (tmp_path / "maps").exists()
 
 
-def test_another_network_or_setting_is_refused(tiny_network: Network, tiny_how: Network, photo_folder: Path, tmp_path: Path) -> None:
+def test_another_network_or_setting_is_refused(
+    tiny_network: Network, tiny_how: Network, photo_folder: Path, tmp_path: Path
+) -> None:
     list(extract_to(tmp_path / "out", tiny_network, photo_folder, FEW))
     with pytest.raises(StoreError, match=r"network\.digest"):
         list(extract_to(tmp_path / "out", tiny_how, photo_folder, FEW))
     with pytest.raises(StoreError, match=r"extract\.features_per_image was 12, not 11"):
-        list(extract_to(tmp_path / "out", tiny_network, photo_folder, ExtractConfig(features_per_image=11, scales=FEW.scales)))
+        list(
+            extract_to(
+                tmp_path / "out", tiny_network, photo_folder, ExtractConfig(features_per_image=11, scales=FEW.scales)
+            )
+        )
 
 
 def test_nothing_readable_into_a_folder(tiny_network: Network, mixed_folder: Path, tmp_path: Path) -> None:

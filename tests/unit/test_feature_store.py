@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from superfeat import FeatureStore, Features
+
+from superfeat import Features, FeatureStore
 from superfeat.errors import StoreError
 from superfeat.feature_store import feature_writer, photo_stamp
 from superfeat.images import Skipped
 
 DIM = 4
-FACTS: dict[str, Any] = {"network": {"digest": "abc", "lit": {"rounds": 6}}, "extract": {"max_side": 64, "scales": [1.0, 0.5]}}
+FACTS: dict[str, Any] = {
+    "network": {"digest": "abc", "lit": {"rounds": 6}},
+    "extract": {"max_side": 64, "scales": [1.0, 0.5]},
+}
 STAMP = (10, 20)
 
 
@@ -33,7 +37,9 @@ def some(name: str, n: int, regions: bool = False) -> Features:
 IMAGES = [some("a", 3), some("b", 0), some("folder/ü.jpg", 5)]
 
 
-def write(folder: Path, images: Iterable[Features], *, finish: bool = True, regions: bool = False, facts: Any = None) -> None:
+def write(
+    folder: Path, images: Iterable[Features], *, finish: bool = True, regions: bool = False, facts: Any = None
+) -> None:
     with feature_writer(folder, facts or FACTS, DIM, regions=regions) as writer:
         for image in images:
             writer.add(image, STAMP)
@@ -79,7 +85,14 @@ def test_the_arrays_are_plain_npy_files(folder: Path) -> None:
 def test_the_manifest(folder: Path) -> None:
     write(folder, IMAGES, finish=False)
     begun = json.loads((folder / "manifest.json").read_text())
-    assert begun == {"format": "superfeat-features", "version": 1, "dim": DIM, "regions": False, "complete": False, **FACTS}
+    assert begun == {
+        "format": "superfeat-features",
+        "version": 1,
+        "dim": DIM,
+        "regions": False,
+        "complete": False,
+        **FACTS,
+    }
     with feature_writer(folder, FACTS, DIM, regions=False) as writer:
         writer.skip(Skipped("x", "broken"), STAMP)
         writer.finish()
@@ -132,8 +145,13 @@ def append(path: Path, data: bytes) -> None:
 KILLS: dict[str, Callable[[Path], None]] = {
     "in the journal's line": lambda folder: append(folder / "images.jsonl", b'{"count": 3, "crc'),
     "after some of an image's vectors": lambda folder: append(folder / "vectors.npy", b"12345"),
-    "between an image's arrays": lambda folder: (append(folder / "vectors.npy", bytes(48)), append(folder / "strengths.npy", bytes(12)))[0],
-    "before the journal's line": lambda folder: [append(folder / f"{name}.npy", bytes(64)) for name in ("vectors", "strengths", "scales", "ids")][0],
+    "between an image's arrays": lambda folder: (
+        append(folder / "vectors.npy", bytes(48)),
+        append(folder / "strengths.npy", bytes(12)),
+    )[0],
+    "before the journal's line": lambda folder: [
+        append(folder / f"{name}.npy", bytes(64)) for name in ("vectors", "strengths", "scales", "ids")
+    ][0],
     "while the manifest was written": lambda folder: (folder / ".manifest.json.999.partial").write_bytes(b"{") and None,
 }
 
@@ -220,12 +238,23 @@ def test_a_flipped_byte_is_found(name: str, folder: Path) -> None:
         FeatureStore(folder).verify()
 
 
-@pytest.mark.parametrize("line", [b"not json\n", b"[1]\n", b"5\n", b"null\n", b"{}\n", b'{"name": "x", "stamp": 3}\n', b'{"name": "x", "stamp": [1, 2], "new": 1}\n'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not json\n",
+        b"[1]\n",
+        b"5\n",
+        b"null\n",
+        b"{}\n",
+        b'{"name": "x", "stamp": 3}\n',
+        b'{"name": "x", "stamp": [1, 2], "new": 1}\n',
+    ],
+)
 def test_a_damaged_line_is_named(line: bytes, folder: Path) -> None:
     write(folder, IMAGES)
     journal = (folder / "images.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "images.jsonl").write_bytes(journal[0] + line + journal[2])
-    with pytest.raises(StoreError, match="is damaged at line 2: .*; extract again into a new folder"):
+    with pytest.raises(StoreError, match=r"is damaged at line 2: .*; extract again into a new folder"):
         FeatureStore(folder)
     with pytest.raises(StoreError, match="is damaged at line 2"):
         write(folder, [])
@@ -245,9 +274,9 @@ def test_an_array_that_is_too_short(name: str, folder: Path) -> None:
 def test_an_array_that_is_missing(folder: Path) -> None:
     write(folder, IMAGES)
     (folder / "scales.npy").unlink()
-    with pytest.raises(StoreError, match="scales.npy"):
+    with pytest.raises(StoreError, match=r"scales.npy"):
         FeatureStore(folder)
-    with pytest.raises(StoreError, match="scales.npy"):
+    with pytest.raises(StoreError, match=r"scales.npy"):
         write(folder, [])
 
 
@@ -278,7 +307,7 @@ def test_a_damaged_manifest(text: str, folder: Path) -> None:
 
 def test_no_features_folder(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(StoreError, match="is not a features folder: it has no manifest.json"):
+        with pytest.raises(StoreError, match=r"is not a features folder: it has no manifest.json"):
             FeatureStore(path)
 
 
@@ -319,7 +348,10 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_one_writer(folder: Path) -> None:
-    with feature_writer(folder, FACTS, DIM, regions=False), pytest.raises(StoreError, match="is being written by another process"):
+    with (
+        feature_writer(folder, FACTS, DIM, regions=False),
+        pytest.raises(StoreError, match="is being written by another process"),
+    ):
         write(folder, IMAGES)
 
 

@@ -1,16 +1,17 @@
 """FIRe and HOW, composed: against the oracles, with and without whitening; and the global vector."""
 
 import numpy as np
-import oracles
 import pytest
 import torch
+from torch import Tensor
+
+import oracles
 from fixtures_recipe import absolute_error, noise, relative_error
 from superfeat.images import normalise
 from superfeat.nets.fire import Fire
 from superfeat.nets.how import How
 from superfeat.nets.local import Local, pool, strength
 from superfeat.weights import Network
-from torch import Tensor
 
 
 def image(network: Network, height: int = 24, width: int = 20) -> Tensor:

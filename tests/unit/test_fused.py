@@ -3,16 +3,17 @@
 import copy
 
 import numpy as np
-import oracles
 import pytest
 import torch
+from torch import nn
+
+import oracles
 from fixtures_recipe import recipe, relative_error
 from superfeat.nets.fire import Fire
 from superfeat.nets.fused import FusedLit, FusedResNet, can_fuse, fold_batch_norm, for_inference
 from superfeat.nets.lit import Lit
 from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.weights import Network
-from torch import nn
 
 
 def seeded(arch: str, stages: int, stride_in_1x1: bool = False) -> ResNet:
@@ -21,7 +22,9 @@ def seeded(arch: str, stages: int, stride_in_1x1: bool = False) -> ResNet:
     return trunk
 
 
-@pytest.mark.parametrize(("arch", "stages", "stride_in_1x1"), [("resnet18", 3, False), ("resnet50", 2, False), ("resnet50", 2, True)])
+@pytest.mark.parametrize(
+    ("arch", "stages", "stride_in_1x1"), [("resnet18", 3, False), ("resnet50", 2, False), ("resnet50", 2, True)]
+)
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (33, 47), (64, 64), (97, 31)])
 def test_same_numbers(arch: str, stages: int, stride_in_1x1: bool, size: tuple[int, int]) -> None:
     trunk = seeded(arch, stages, stride_in_1x1)

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from fixtures_recipe import noise
 from PIL import Image
+
+from fixtures_recipe import noise
 from superfeat.errors import ImageError
 from superfeat.images import (
     REFUSED_FORMATS,
@@ -104,7 +105,9 @@ def test_32_bit_integers(tmp_path: Path) -> None:
     small = np.array([[0, 100, 255]], np.int32)
     np.testing.assert_array_equal(read_image(save(tmp_path / "small.tif", small))[0, :, 0], small[0])
     negative = np.array([[-100, 0, 100]], np.int32)
-    np.testing.assert_allclose(read_image(save(tmp_path / "negative.tif", negative))[0, :, 0], [0, 127.5, 255], atol=0.5)
+    np.testing.assert_allclose(
+        read_image(save(tmp_path / "negative.tif", negative))[0, :, 0], [0, 127.5, 255], atol=0.5
+    )
 
 
 def test_floats(tmp_path: Path) -> None:
@@ -225,7 +228,9 @@ def png_header(width: int, height: int) -> bytes:
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
+    )
 
 
 def truncated_jpeg() -> bytes:
@@ -331,7 +336,9 @@ def test_boxes_are_in_stored_pixels(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_image(file, box=(70, 5, 100, 45), upright=True), stored[5:45, 70:100])
 
 
-@pytest.mark.parametrize("box", [(10, 10, 10, 20), (20, 10, 10, 20), (100, 0, 120, 20), (-20, 0, 0, 20), (0, 60, 10, 70)])
+@pytest.mark.parametrize(
+    "box", [(10, 10, 10, 20), (20, 10, 10, 20), (100, 0, 120, 20), (-20, 0, 0, 20), (0, 60, 10, 70)]
+)
 def test_boxes_off_the_image(box: tuple[float, float, float, float], tmp_path: Path) -> None:
     file = save(tmp_path / "p.png", noise(60, 100))
     with pytest.raises(ImageError, match="does not lie on the image of 100 x 60 pixels"):
@@ -357,7 +364,9 @@ def test_normalise() -> None:
         np.testing.assert_allclose(found[channel], (pixels[..., channel] / 255 - mean) / std, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("scale", "expected"), [(2.0, (202, 150)), (1.414, (142, 106)), (0.707, (71, 53)), (0.25, (25, 18)), (0.01, (1, 0))])
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(2.0, (202, 150)), (1.414, (142, 106)), (0.707, (71, 53)), (0.25, (25, 18)), (0.01, (1, 0))]
+)
 def test_scaled_sizes_round_down(scale: float, expected: tuple[int, int]) -> None:
     assert scaled_size(101, 75, scale) == expected
 
@@ -457,7 +466,15 @@ def test_several_sources_keep_their_names_apart(photo_folder: Path, monkeypatch:
     (other / "a.png").write_bytes(b"x")
     monkeypatch.chdir(photo_folder.parent)
     found = names("photos", "other", "photos/b.jpg")
-    assert found == ["photos/a.png", "photos/b.jpg", "photos/c.png", "photos/d.jpg", "photos/e.bmp", "photos/more/f.png", "other/a.png"]
+    assert found == [
+        "photos/a.png",
+        "photos/b.jpg",
+        "photos/c.png",
+        "photos/d.jpg",
+        "photos/e.bmp",
+        "photos/more/f.png",
+        "other/a.png",
+    ]
 
 
 def test_the_same_photo_twice_is_one_photo(photo_folder: Path) -> None:
@@ -471,18 +488,22 @@ def test_two_photos_of_one_name(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "list.txt").write_text("a.png\n")
-    with pytest.raises(ImageError, match=r"two photos are called a\.png: .*one/a\.png and .*two/a\.png; name one folder above both"):
+    with pytest.raises(
+        ImageError, match=r"two photos are called a\.png: .*one/a\.png and .*two/a\.png; name one folder above both"
+    ):
         list_photos([tmp_path / "one" / "list.txt", tmp_path / "two" / "list.txt"])
 
 
 def test_nothing_found(tmp_path: Path) -> None:
     for source in (tmp_path / "absent", tmp_path / "*.jpg"):
-        with pytest.raises(ImageError, match="no photos at .*: give a folder, a file, a glob pattern or a .txt list"):
+        with pytest.raises(ImageError, match=r"no photos at .*: give a folder, a file, a glob pattern or a .txt list"):
             list_photos([source])
     assert list_photos([tmp_path]).photos == []
 
 
-def test_names_are_relative_to_the_folder_however_it_is_written(photo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_relative_to_the_folder_however_it_is_written(
+    photo_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(photo_folder)
     assert names(".") == names(photo_folder) == names(f"{photo_folder}/")
     assert names("a.png") == ["a.png"]

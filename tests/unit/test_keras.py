@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import oracles
 import pytest
 import torch
+
+import oracles
 from fixtures_recipe import noise, relative_error
 from superfeat import load_network
 from superfeat.config import NetworkConfig, TrunkConfig
@@ -105,7 +106,9 @@ def test_the_trunk_computes_what_keras_defines(new: bool, form: str, tmp_path: P
     layers = keras_layers(new)
     files = tfjs_files(layers)
     if form == "tarball":
-        path = write_tarball(tmp_path / "package.tgz", {f"package/models/ResNet50/{name}": data for name, data in files.items()})
+        path = write_tarball(
+            tmp_path / "package.tgz", {f"package/models/ResNet50/{name}": data for name, data in files.items()}
+        )
     else:
         path = write_folder(tmp_path / "model", files) / ("model.json" if form == "model.json" else "")
     check(path, layers, new)
@@ -119,7 +122,9 @@ def test_names_inside_a_scope(tmp_path: Path) -> None:
 def test_convolutions_without_bias(tmp_path: Path) -> None:
     bare = keras_layers(new=True, bias=False)
     with_zeros = {
-        name: {**values, "bias": np.zeros(values["kernel"].shape[3], np.float32)} if "kernel" in values and name != "fc1000" else values
+        name: {**values, "bias": np.zeros(values["kernel"].shape[3], np.float32)}
+        if "kernel" in values and name != "fc1000"
+        else values
         for name, values in bare.items()
     }
     path = write_folder(tmp_path / "model", tfjs_files(bare))
@@ -135,7 +140,15 @@ def test_of_several_models_in_a_package_the_resnet_is_taken(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("a.h5", True), ("a.HDF5", True), ("a.tgz", True), ("a.tar.gz", True), ("model.json", True), ("a.pth", False), ("a.safetensors", False)],
+    [
+        ("a.h5", True),
+        ("a.HDF5", True),
+        ("a.tgz", True),
+        ("a.tar.gz", True),
+        ("model.json", True),
+        ("a.pth", False),
+        ("a.safetensors", False),
+    ],
 )
 def test_what_looks_like_keras(name: str, expected: bool, tmp_path: Path) -> None:
     assert is_keras(tmp_path / name) is expected
@@ -177,16 +190,16 @@ def test_damaged_manifests(model: bytes, tmp_path: Path) -> None:
 def test_a_shard_that_is_cut_off(tmp_path: Path) -> None:
     files = tfjs_files(keras_layers(new=False))
     files["group1-shard3of3"] = files["group1-shard3of3"][:-8]
-    with pytest.raises(WeightsError, match="not a complete TensorFlow.js model"):
+    with pytest.raises(WeightsError, match=r"not a complete TensorFlow.js model"):
         load_network(write_folder(tmp_path / "model", files))
 
 
 def test_a_shard_that_is_missing(tmp_path: Path) -> None:
     files = tfjs_files(keras_layers(new=False))
     del files["group1-shard2of3"]
-    with pytest.raises(WeightsError, match="not a complete TensorFlow.js model"):
+    with pytest.raises(WeightsError, match=r"not a complete TensorFlow.js model"):
         load_network(write_folder(tmp_path / "model", files))
-    with pytest.raises(WeightsError, match="not a complete TensorFlow.js model"):
+    with pytest.raises(WeightsError, match=r"not a complete TensorFlow.js model"):
         load_network(write_tarball(tmp_path / "p.tgz", {f"p/{name}": data for name, data in files.items()}))
 
 
@@ -195,7 +208,7 @@ def test_shards_are_never_looked_for_elsewhere(tmp_path: Path) -> None:
     entry = {"name": "conv1/bias", "shape": [2], "dtype": "float32"}
     model = {"weightsManifest": [{"paths": ["../secret"], "weights": [entry]}]}
     path = write_folder(tmp_path / "model", {"model.json": json.dumps(model).encode()})
-    with pytest.raises(WeightsError, match="not a complete TensorFlow.js model"):
+    with pytest.raises(WeightsError, match=r"not a complete TensorFlow.js model"):
         load_network(path)
 
 
@@ -225,14 +238,16 @@ def test_damaged_tarballs(data: bytes, tmp_path: Path) -> None:
 
 
 def test_a_tarball_cut_off(tmp_path: Path) -> None:
-    path = write_tarball(tmp_path / "p.tgz", {f"p/{name}": data for name, data in tfjs_files(keras_layers(new=False)).items()})
+    path = write_tarball(
+        tmp_path / "p.tgz", {f"p/{name}": data for name, data in tfjs_files(keras_layers(new=False)).items()}
+    )
     path.write_bytes(path.read_bytes()[:100_000])
     with pytest.raises(WeightsError, match="damaged or incomplete"):
         load_network(path)
 
 
 def test_a_tarball_of_something_else(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="holds no model.json"):
+    with pytest.raises(WeightsError, match=r"holds no model.json"):
         load_network(write_tarball(tmp_path / "p.tgz", {"package/readme": b"hello"}))
 
 
@@ -268,5 +283,5 @@ def test_h5(new: bool, tmp_path: Path) -> None:
 def test_a_damaged_h5(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     (tmp_path / "a.h5").write_bytes(b"not hdf5")
-    with pytest.raises(WeightsError, match="not a readable .h5 file"):
+    with pytest.raises(WeightsError, match=r"not a readable .h5 file"):
         load_network(tmp_path / "a.h5")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+
 from fixtures_recipe import MEAN_STD, released_checkpoint, released_name, released_state
 from superfeat import load_network
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
@@ -14,7 +16,6 @@ from superfeat.errors import SuperfeatError, WeightsError
 from superfeat.nets.trunk import DEPTHS, ResNet
 from superfeat.weights import build_module
 from superfeat.weights.layouts import fit, recognise
-from torch import Tensor
 
 TRUNK = TrunkConfig("resnet18", 1)
 FIRE = NetworkConfig("fire", TRUNK, LitConfig(templates=4, rounds=3, dim=8), whitened_dim=6)
@@ -58,14 +59,21 @@ def test_fire_without_its_parameters_has_the_papers_rounds(tmp_path: Path) -> No
 def test_fire_with_other_parameters(parameters: Any, tmp_path: Path) -> None:
     state = state_of(FIRE)
     torch.save({"state_dict": state, "net_params": parameters}, tmp_path / "fire.pth")
-    assert_loaded(tmp_path / "fire.pth", NetworkConfig("fire", TRUNK, LitConfig(templates=4, dim=8), whitened_dim=6), state)
+    assert_loaded(
+        tmp_path / "fire.pth", NetworkConfig("fire", TRUNK, LitConfig(templates=4, dim=8), whitened_dim=6), state
+    )
 
 
 def test_fire_trained_on_imagenet(tmp_path: Path) -> None:
     """No whitening yet, and a classifier that is left behind."""
     bare = NetworkConfig("fire", TRUNK, FIRE.lit, whitened_dim=None)
     state = state_of(bare)
-    extra = {"fc.weight": torch.ones(3, 8), "fc.bias": torch.ones(3), "fc2.0.weight": torch.ones(3, 3), "fc_bn.running_mean": torch.ones(3)}
+    extra = {
+        "fc.weight": torch.ones(3, 8),
+        "fc.bias": torch.ones(3),
+        "fc2.0.weight": torch.ones(3, 3),
+        "fc_bn.running_mean": torch.ones(3),
+    }
     torch.save(released_checkpoint({**state, **extra}, "fire/2021", FIRE_PARAMETERS), tmp_path / "imagenet.pth")
     assert_loaded(tmp_path / "imagenet.pth", bare, state)
     assert load_network(tmp_path / "imagenet.pth").dim == 8
@@ -107,7 +115,10 @@ def test_pixel_statistics_are_taken_from_the_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefix", ["module.", "backbone.", "module.model.", "module.module."])
 def test_wrapper_prefixes(prefix: str, tmp_path: Path) -> None:
     state = state_of(FIRE)
-    torch.save({"state_dict": {prefix + name: value for name, value in state.items()}, "net_params": FIRE_PARAMETERS}, tmp_path / "p.pth")
+    torch.save(
+        {"state_dict": {prefix + name: value for name, value in state.items()}, "net_params": FIRE_PARAMETERS},
+        tmp_path / "p.pth",
+    )
     assert_loaded(tmp_path / "p.pth", FIRE, state)
 
 
@@ -220,7 +231,17 @@ def test_a_resnet_of_other_depths(blocks: tuple[int, ...], tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "contents",
-    [{}, [], None, 3, "text", {"state_dict": {}}, {"state_dict": None}, {"epoch": 3, "net_params": {}}, {"state_dict": {"a": [1]}}],
+    [
+        {},
+        [],
+        None,
+        3,
+        "text",
+        {"state_dict": {}},
+        {"state_dict": None},
+        {"epoch": 3, "net_params": {}},
+        {"state_dict": {"a": [1]}},
+    ],
 )
 def test_files_without_parameters(contents: Any, tmp_path: Path) -> None:
     torch.save(contents, tmp_path / "empty.pth")
@@ -242,8 +263,14 @@ GARBAGE: dict[str, Any] = {
     "no rounds": {"state_dict": changed(), "net_params": {"lit": {"T": 0}}},
     "lit parameters as a list": {"state_dict": changed(), "net_params": {"lit": [6]}},
     "pixel statistics as a number": {"state_dict": changed(), "net_params": {"runtime": {"mean_std": 5}}},
-    "pixel statistics of two channels": {"state_dict": changed(), "net_params": {"runtime": {"mean_std": [[0.5, 0.5], [0.5, 0.5]]}}},
-    "pixel statistics as text": {"state_dict": changed(), "net_params": {"runtime": {"mean_std": [["a"] * 3, ["b"] * 3]}}},
+    "pixel statistics of two channels": {
+        "state_dict": changed(),
+        "net_params": {"runtime": {"mean_std": [[0.5, 0.5], [0.5, 0.5]]}},
+    },
+    "pixel statistics as text": {
+        "state_dict": changed(),
+        "net_params": {"runtime": {"mean_std": [["a"] * 3, ["b"] * 3]}},
+    },
     "numbers as names": {"state_dict": {1: torch.ones(2), None: torch.ones(2)}},
 }
 

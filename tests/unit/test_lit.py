@@ -1,8 +1,9 @@
 """LIT: sizes, options, and what the definition promises; the numbers are in the property and golden tests."""
 
-import oracles
 import pytest
 import torch
+
+import oracles
 from fixtures_recipe import absolute_error
 from superfeat.nets.lit import Lit
 
@@ -67,7 +68,9 @@ def test_the_gru_is_an_option() -> None:
     plain, gru = Lit(12, templates=5, dim=8), Lit(12, templates=5, dim=8, update="gru")
     assert plain.gru is None
     assert gru.gru is not None
-    assert {name.split(".")[0] for name in gru.state_dict()} - {name.split(".")[0] for name in plain.state_dict()} == {"gru"}
+    assert {name.split(".")[0] for name in gru.state_dict()} - {name.split(".")[0] for name in plain.state_dict()} == {
+        "gru"
+    }
 
 
 @pytest.mark.parametrize("update", ["residual", "gru"])

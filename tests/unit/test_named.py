@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from superfeat.errors import WeightsError
 from superfeat.weights.named import NAMED, NamedWeights, cache_folder, cached_path, get_weights
 
@@ -20,7 +21,9 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small entry called 'test', and a cache of its own."""
-    monkeypatch.setitem(NAMED, "test", NamedWeights("some_package@1.0.0", "test.tgz", DIGEST, len(CONTENT), "MIT", "for tests"))
+    monkeypatch.setitem(
+        NAMED, "test", NamedWeights("some_package@1.0.0", "test.tgz", DIGEST, len(CONTENT), "MIT", "for tests")
+    )
     monkeypatch.setenv("SUPERFEAT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -49,7 +52,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
 
-    def do_GET(self) -> None:  # noqa: N802 - http.server's name
+    def do_GET(self) -> None:
         server = self.server
         asked = self.headers.get("Range")
         server.asked.append(asked)
@@ -109,7 +112,9 @@ def test_what_is_there_and_damaged_is_brought_again(tmp_path: Path, cache: Path)
 
 def test_another_file_is_removed(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "mine.tgz").write_bytes(b"something else")
-    with pytest.raises(WeightsError, match=r"what came for 'test' is not the expected file \(sha256 [0-9a-f]{16}…\); it was removed"):
+    with pytest.raises(
+        WeightsError, match=r"what came for 'test' is not the expected file \(sha256 [0-9a-f]{16}…\); it was removed"
+    ):
         get_weights("test", source=str(tmp_path / "mine.tgz"))
     assert list(cache.iterdir()) == []
     assert (tmp_path / "mine.tgz").exists()
@@ -136,7 +141,9 @@ def test_from_a_url(server: Server, cache: Path) -> None:
 def test_a_download_goes_on_where_it_was_cut_off(server: Server, cache: Path) -> None:
     server.allowed = 50_000
     for attempt in range(2):
-        with pytest.raises(WeightsError, match=rf"ended after {(attempt + 1) * 50_000} of {len(CONTENT)} bytes; run the same command"):
+        with pytest.raises(
+            WeightsError, match=rf"ended after {(attempt + 1) * 50_000} of {len(CONTENT)} bytes; run the same command"
+        ):
             get_weights("test", source=server.url)
         assert (cache / "test.tgz.partial").stat().st_size == (attempt + 1) * 50_000
     assert get_weights("test", source=server.url).read_bytes() == CONTENT
@@ -183,11 +190,13 @@ def test_nobody_there() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/file"
-    with pytest.raises(WeightsError, match="cannot reach .*; are you offline"):
+    with pytest.raises(WeightsError, match=r"cannot reach .*; are you offline"):
         get_weights("test", source=url)
 
 
-@pytest.mark.parametrize("reply", [b"", b"this is not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nabc"])
+@pytest.mark.parametrize(
+    "reply", [b"", b"this is not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nabc"]
+)
 def test_something_that_does_not_speak_http(reply: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -230,7 +239,9 @@ def test_offline_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Pat
     monkeypatch.setattr(shutil, "which", lambda name: str(fake_npm(tmp_path, script)))
     with pytest.raises(WeightsError) as error:
         get_weights("test")
-    assert "npm could not fetch some_package@1.0.0 (npm error network request failed); are you offline?" in str(error.value)
+    assert "npm could not fetch some_package@1.0.0 (npm error network request failed); are you offline?" in str(
+        error.value
+    )
     assert list(cache.iterdir()) == []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from superfeat.errors import StoreError
 from superfeat.store import explained, read_json, write_file, write_folder, write_json, writer_lock
 
@@ -40,7 +41,9 @@ def test_a_full_disk_leaves_the_old_file(where: str, tmp_path: Path, monkeypatch
         monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
     else:
         monkeypatch.setattr(Path, "replace", failing(errno.ENOSPC))
-    with pytest.raises(StoreError, match="the disk is full: cannot write .*a.json; nothing finished is lost, free space and run again"):
+    with pytest.raises(
+        StoreError, match=r"the disk is full: cannot write .*a.json; nothing finished is lost, free space and run again"
+    ):
         write_file(file, b"second")
     assert file.read_bytes() == b"first"
     assert names(tmp_path) == ["a.json"]
@@ -71,7 +74,7 @@ def test_json(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"b": [1, 2], "a": None})
     assert (tmp_path / "a.json").read_text() == '{\n  "a": null,\n  "b": [\n    1,\n    2\n  ]\n}\n'
     assert read_json(tmp_path / "a.json") == {"b": [1, 2], "a": None}
-    with pytest.raises(StoreError, match="cannot read .*absent.json"):
+    with pytest.raises(StoreError, match=r"cannot read .*absent.json"):
         read_json(tmp_path / "absent.json")
 
 
@@ -107,7 +110,9 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_that_fails_half_way_leaves_nothing(overwrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_fails_half_way_leaves_nothing(
+    overwrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if overwrite:
         write_folder(tmp_path / "folder", {"a": b"old"})
     calls: list[int] = []
@@ -166,7 +171,9 @@ except StoreError as error:
 
 
 def start_locker(folder: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, "-c", LOCKER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", LOCKER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def first_line(process: "subprocess.Popen[str]") -> str:
@@ -177,7 +184,10 @@ def first_line(process: "subprocess.Popen[str]") -> str:
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with start_locker(tmp_path) as other:
         assert first_line(other) == "locked\n"
-        with pytest.raises(StoreError, match="is being written by another process; wait for it to end, or stop it"), writer_lock(tmp_path):
+        with (
+            pytest.raises(StoreError, match="is being written by another process; wait for it to end, or stop it"),
+            writer_lock(tmp_path),
+        ):
             pass
         other.kill()
         other.wait()

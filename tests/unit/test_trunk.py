@@ -1,12 +1,13 @@
 """ResNet trunks: torchvision's names and shapes, sizes of maps, and one block against plain loops."""
 
 import numpy as np
-import oracles
 import pytest
 import torch
+from torch import nn
+
+import oracles
 from fixtures_recipe import recipe, relative_error
 from superfeat.nets.trunk import DEPTHS, BasicBlock, Bottleneck, ResNet
-from torch import nn
 
 # Parameters of torchvision's models without their classifier: published totals less those of `fc`.
 WHOLE = {"resnet18": 11_176_512, "resnet34": 21_284_672, "resnet50": 23_508_032, "resnet101": 42_500_160}
@@ -31,7 +32,10 @@ def test_the_papers_trunk() -> None:
 def test_names_are_torchvisions() -> None:
     with torch.device("meta"):
         names = list(ResNet("resnet50", stages=2).state_dict())
-    assert names[:6] == ["conv1.weight", *(f"bn1.{kind}" for kind in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"))]
+    assert names[:6] == [
+        "conv1.weight",
+        *(f"bn1.{kind}" for kind in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")),
+    ]
     assert "layer1.0.downsample.0.weight" in names
     assert "layer1.0.downsample.1.running_var" in names
     assert "layer2.3.conv3.weight" in names

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from superfeat.errors import UnpickleError
 from superfeat.unpickle import LEGACY_MAGIC, read_pickle, read_torch
 
@@ -213,8 +214,17 @@ def hostile_bodies(sentinel: Path) -> dict[str, bytes]:
         "posix.open": call(*opened),
         "__import__": call("builtins", "__import__", "antigravity"),
         "getattr": name("builtins", "getattr") + b"(" + name("os", "path") + value("os") + b"tR",
-        "getattr on an allowed name": name("builtins", "getattr") + b"(" + name("collections", "OrderedDict") + value("x") + b"tR",
-        "a dotted name": b"\x80\x04" + value("collections") + value("OrderedDict.fromkeys") + b"\x93" + value((["a"],)) + b"R",
+        "getattr on an allowed name": name("builtins", "getattr")
+        + b"("
+        + name("collections", "OrderedDict")
+        + value("x")
+        + b"tR",
+        "a dotted name": b"\x80\x04"
+        + value("collections")
+        + value("OrderedDict.fromkeys")
+        + b"\x93"
+        + value((["a"],))
+        + b"R",
         "attrgetter": call("operator", "attrgetter", "system"),
         "partial": name("functools", "partial") + b"(" + name("os", "system") + value(touch) + b"tR",
         "map": name("builtins", "map") + b"(" + name("os", "system") + value([touch]) + b"tR",
@@ -232,7 +242,12 @@ def hostile_bodies(sentinel: Path) -> dict[str, bytes]:
         "under another": name("collections", "OrderedDict") + b"(" + system + b"tR",
         "as a state": call("collections", "OrderedDict") + system + b"b",
         "as a factory": name("collections", "defaultdict") + name("os", "system") + b"\x85R",
-        "as an array's type": name("numpy._core.multiarray", "_reconstruct") + b"(" + name("os", "system") + value((0,)) + value(b"b") + b"tR",
+        "as an array's type": name("numpy._core.multiarray", "_reconstruct")
+        + b"("
+        + name("os", "system")
+        + value((0,))
+        + value(b"b")
+        + b"tR",
         "as a persistent id": system + b"Q",
         "as a text persistent id": b"Pstorage\n",
         "an instance": b"(" + value(touch) + b"ios\nsystem\n",
@@ -295,9 +310,25 @@ def test_huge_requests(body: bytes, form: tuple[Writer, Reader], tmp_path: Path)
 
 def array_with(dtype_state: bytes, raw: bytes = b"AAAAAAAA", kind: str = "V8") -> bytes:
     """An array of one element whose dtype has been given a state of our choice."""
-    shell = name("numpy._core.multiarray", "_reconstruct") + b"(" + name("numpy", "ndarray") + value((0,)) + value("b") + b"tR"
+    shell = (
+        name("numpy._core.multiarray", "_reconstruct")
+        + b"("
+        + name("numpy", "ndarray")
+        + value((0,))
+        + value("b")
+        + b"tR"
+    )
     dtype = call("numpy", "dtype", kind, False, True) + dtype_state + b"b"
-    return shell + b"(" + value(1) + value((1,)) + dtype + value(False) + call("_codecs", "encode", raw.decode(), "latin1") + b"tb"
+    return (
+        shell
+        + b"("
+        + value(1)
+        + value((1,))
+        + dtype
+        + value(False)
+        + call("_codecs", "encode", raw.decode(), "latin1")
+        + b"tb"
+    )
 
 
 def test_a_dtype_that_points_outside_its_array(form: tuple[Writer, Reader], tmp_path: Path) -> None:
@@ -318,7 +349,9 @@ def test_a_dtype_that_claims_to_hold_objects(form: tuple[Writer, Reader], tmp_pa
         read(tmp_path / "objects")
 
 
-@pytest.mark.parametrize("array", [np.array([object], object), np.array([[1, "a"], None], object), np.zeros(2, [("a", "O")])])
+@pytest.mark.parametrize(
+    "array", [np.array([object], object), np.array([[1, "a"], None], object), np.zeros(2, [("a", "O")])]
+)
 def test_arrays_of_objects(array: np.ndarray, tmp_path: Path) -> None:
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         (tmp_path / "objects.pkl").write_bytes(pickle.dumps(array, protocol))
@@ -336,8 +369,13 @@ def test_text_that_grows_without_end(tmp_path: Path) -> None:
         read_pickle(tmp_path / "laughs.pkl")
 
 
-@pytest.mark.parametrize("target", [("pathlib", "PosixPath"), ("builtins", "bytes"), ("numpy", "dtype"), ("numpy", "ndarray"), ("_codecs", "encode")])
-def test_a_file_cannot_change_what_its_names_stand_for(target: tuple[str, str], form: tuple[Writer, Reader], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "target",
+    [("pathlib", "PosixPath"), ("builtins", "bytes"), ("numpy", "dtype"), ("numpy", "ndarray"), ("_codecs", "encode")],
+)
+def test_a_file_cannot_change_what_its_names_stand_for(
+    target: tuple[str, str], form: tuple[Writer, Reader], tmp_path: Path
+) -> None:
     write, read = form
     write(tmp_path / "changing", name(*target) + b"N" + value({"__doc__": "changed"}) + b"\x86b")
     with pytest.raises(UnpickleError):
@@ -351,7 +389,9 @@ def test_deep_nesting_does_not_crash_the_process(tmp_path: Path) -> None:
     write_pickle(tmp_path / "text.pkl", name("builtins", "str") + value(1) + b"\x85" * 3_000_000 + b"\x85R")
     for file in ("key.pkl", "text.pkl"):
         script = "import sys, superfeat.unpickle as u\ntry: u.read_pickle(sys.argv[1])\nexcept u.UnpickleError: print('refused')"
-        run = subprocess.run([sys.executable, "-c", script, str(tmp_path / file)], capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / file)], capture_output=True, text=True, check=False
+        )
         assert (run.returncode, run.stdout) == (0, "refused\n"), file
 
 
@@ -408,7 +448,9 @@ def test_impossible_tensors(body: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [write_zip, write_legacy])
-def test_a_storage_type_is_not_looked_up_by_the_files_own_word(write: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_type_is_not_looked_up_by_the_files_own_word(
+    write: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """torch imports whole subpackages when it is asked for an attribute that it does not have yet."""
     asked: list[str] = []
 
@@ -439,12 +481,12 @@ def test_compressed_parts(tmp_path: Path) -> None:
 def test_other_zip_files(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         archive.writestr("a.txt", "hello")
-    with pytest.raises(UnpickleError, match="torch.save did not write"):
+    with pytest.raises(UnpickleError, match=r"torch.save did not write"):
         read_torch(tmp_path / "photos.zip")
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         archive.writestr("a/data.pkl", document(value(1)))
         archive.writestr("b/data.pkl", document(value(2)))
-    with pytest.raises(UnpickleError, match="torch.save did not write"):
+    with pytest.raises(UnpickleError, match=r"torch.save did not write"):
         read_torch(tmp_path / "two.zip")
 
 
@@ -457,7 +499,9 @@ def test_a_legacy_file_whose_storages_are_longer_than_it_is(tmp_path: Path) -> N
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_file_cut_off_anywhere(zipped: bool, tmp_path: Path) -> None:
     file = io.BytesIO()
-    torch.save({"a": torch.arange(50.0), "b": torch.ones(3, 3), "c": "text"}, file, _use_new_zipfile_serialization=zipped)
+    torch.save(
+        {"a": torch.arange(50.0), "b": torch.ones(3, 3), "c": "text"}, file, _use_new_zipfile_serialization=zipped
+    )
     whole = file.getvalue()
     tail = range(len(whole) - 60, len(whole)) if not zipped else range(len(whole) - 20, len(whole))
     for length in (*range(0, len(whole) - 60, 37), *tail):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from fixtures_recipe import recipe_network
 from superfeat import Network, load_network, save_network
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
@@ -49,9 +50,22 @@ def test_the_files_of_a_network(saved: Path, tiny_network: Network) -> None:
     facts = json.loads((saved / "config.json").read_text())
     assert (facts["format"], facts["version"]) == ("superfeat-network", 1)
     assert facts["digest"] == tiny_network.digest
-    assert facts["network"]["lit"] == {"templates": 8, "rounds": 3, "dim": 16, "update": "residual", "frozen_templates": False}
+    assert facts["network"]["lit"] == {
+        "templates": 8,
+        "rounds": 3,
+        "dim": 16,
+        "update": "residual",
+        "frozen_templates": False,
+    }
     card = (saved / "README.md").read_text()
-    for fact in ("FIRe", "resnet18, 1 of 4 stages", "8 templates of 16 dimensions", "6 dimensions, whitened", tiny_network.digest, "recipe"):
+    for fact in (
+        "FIRe",
+        "resnet18, 1 of 4 stages",
+        "8 templates of 16 dimensions",
+        "6 dimensions, whitened",
+        tiny_network.digest,
+        "recipe",
+    ):
         assert fact in card
 
 
@@ -153,7 +167,7 @@ def test_a_flipped_byte_anywhere_is_noticed(saved: Path) -> None:
 def test_a_file_cut_off(length: int, saved: Path) -> None:
     file = saved / "model.safetensors"
     file.write_bytes(file.read_bytes()[:length])
-    with pytest.raises(WeightsError, match="damaged or incomplete .*copy or convert it again"):
+    with pytest.raises(WeightsError, match=r"damaged or incomplete .*copy or convert it again"):
         load_network(saved)
 
 
@@ -193,7 +207,9 @@ def test_settings_of_the_wrong_kind(network: Any, saved: Path) -> None:
         load_network(saved)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"format": "superfeat-network", "version": 1}', "\ufffd\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", "null", '{"format": "superfeat-network", "version": 1}', "\ufffd\x00"]
+)
 def test_a_config_that_is_no_object(text: str, saved: Path) -> None:
     (saved / "config.json").write_text(text)
     with pytest.raises(WeightsError):
@@ -220,21 +236,29 @@ def test_other_settings_are_noticed(saved: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"no weights at .*absent: give a file, a folder, or one of the names imagenet-resnet50"):
+    with pytest.raises(
+        WeightsError, match=r"no weights at .*absent: give a file, a folder, or one of the names imagenet-resnet50"
+    ):
         load_network(tmp_path / "absent")
 
 
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="a folder without config.json"):
+    with pytest.raises(WeightsError, match=r"a folder without config.json"):
         load_network(tmp_path)
 
 
 def test_a_foreign_safetensors_file(tiny_network: Network, tmp_path: Path) -> None:
     import safetensors.torch
 
-    trunk = {name.removeprefix("trunk."): value for name, value in tiny_network.module.state_dict().items() if name.startswith("trunk.")}
+    trunk = {
+        name.removeprefix("trunk."): value
+        for name, value in tiny_network.module.state_dict().items()
+        if name.startswith("trunk.")
+    }
     safetensors.torch.save_file(trunk, tmp_path / "resnet18.safetensors")
-    assert load_network(tmp_path / "resnet18.safetensors").config == NetworkConfig("how", TrunkConfig("resnet18", 1), None, None)
+    assert load_network(tmp_path / "resnet18.safetensors").config == NetworkConfig(
+        "how", TrunkConfig("resnet18", 1), None, None
+    )
 
 
 def test_names_that_have_not_been_brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fixtures_recipe import noise
 from PIL import Image
+
+from fixtures_recipe import noise
 from superfeat import ExtractConfig, Network, extract, load_network, save_network
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.images import Skipped
@@ -31,7 +32,9 @@ def many_photos(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["fire", "how"])
-def test_features_of_the_fitting_photos_become_white(kind: str, tiny_network: Network, tiny_how: Network, many_photos: Path) -> None:
+def test_features_of_the_fitting_photos_become_white(
+    kind: str, tiny_network: Network, tiny_how: Network, many_photos: Path
+) -> None:
     network = tiny_network if kind == "fire" else tiny_how
     whitened = fit_whitening(network, many_photos, dim=5)
     assert (whitened.dim, whitened.config.whitened_dim) == (5, 5)
@@ -64,7 +67,9 @@ def test_progress_and_provenance(tiny_network: Network, many_photos: Path) -> No
     (many_photos / "00.png").write_bytes(b"no photo")
     done: list[int] = []
     skipped: list[Skipped] = []
-    whitened = fit_whitening(tiny_network, many_photos, dim=5, max_side=32, on_image=done.append, on_skip=skipped.append)
+    whitened = fit_whitening(
+        tiny_network, many_photos, dim=5, max_side=32, on_image=done.append, on_skip=skipped.append
+    )
     assert done == list(range(1, 12))
     assert [one.name for one in skipped] == ["00.png"]
     assert whitened.provenance["whitening"] == "learned from 88 features of 11 photos at 32 px"
@@ -90,7 +95,9 @@ def test_impossible_dimensions(dim: int, tiny_network: Network, many_photos: Pat
 
 
 def test_too_few_photos(tiny_network: Network, many_photos: Path, tmp_path: Path) -> None:
-    with pytest.raises(SuperfeatError, match="8 features are too few to whiten 16 dimensions; give more or larger photos"):
+    with pytest.raises(
+        SuperfeatError, match="8 features are too few to whiten 16 dimensions; give more or larger photos"
+    ):
         fit_whitening(tiny_network, many_photos, dim=5, images=1)
     (tmp_path / "none").mkdir()
     with pytest.raises(SuperfeatError, match="0 features are too few"):

@@ -1,9 +1,10 @@
 """PCA-whitening: its definition, its edge cases, and numbers that would be lost in a careless sum."""
 
 import numpy as np
-import oracles
 import pytest
 import torch
+
+import oracles
 from fixtures_recipe import relative_error
 from superfeat.nets.whitening import Whitening, WhiteningFit
 
@@ -46,7 +47,9 @@ def test_against_numpy(outputs: int, strength: float) -> None:
 def test_components_come_strongest_first() -> None:
     x = data(dim=5)
     projected = x @ fitted(x).finish(5).weight.T
-    variances = (fitted(x).finish(5, strength=0.0).weight @ torch.cov(x.T) @ fitted(x).finish(5, strength=0.0).weight.T).diag()
+    variances = (
+        fitted(x).finish(5, strength=0.0).weight @ torch.cov(x.T) @ fitted(x).finish(5, strength=0.0).weight.T
+    ).diag()
     assert projected.shape == (200, 5)
     assert (variances.diff() < 0).all()
 
