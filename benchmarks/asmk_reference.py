@@ -26,11 +26,13 @@ def nearest_words(vectors: np.ndarray, centroids: np.ndarray, count: int, block:
     """Indices of the `count` nearest centroids of each vector."""
     c = torch.from_numpy(centroids)
     half_norms = c.square().sum(1) / 2
-    parts = [
-        torch.topk(torch.from_numpy(vectors[start : start + block]) @ c.T - half_norms, count, dim=1).indices
-        for start in range(0, len(vectors), block)
-    ]
-    return torch.cat(parts).numpy() if parts else np.empty((0, count), np.int64)
+    parts = []
+    for start in range(0, len(vectors), block):
+        nearness = torch.addmm(half_norms, torch.from_numpy(vectors[start : start + block]), c.T, beta=-1)
+        parts.append(
+            nearness.numpy().argmax(1)[:, None] if count == 1 else torch.topk(nearness, count, dim=1).indices.numpy()
+        )
+    return np.concatenate(parts) if parts else np.empty((0, count), np.int64)
 
 
 def codes(vectors: np.ndarray, centroids: np.ndarray, assignments: int) -> tuple[np.ndarray, np.ndarray]:
@@ -39,9 +41,9 @@ def codes(vectors: np.ndarray, centroids: np.ndarray, assignments: int) -> tuple
     rows = np.repeat(np.arange(len(vectors)), assignments)
     flat = words.ravel()
     unique, inverse = np.unique(flat, return_inverse=True)
-    sums = np.zeros((len(unique), vectors.shape[1]), np.float32)
-    np.add.at(sums, inverse, vectors[rows] - centroids[flat])
-    return unique, np.packbits(sums > 0, axis=1)
+    sums = torch.zeros(len(unique), vectors.shape[1])
+    sums.index_add_(0, torch.from_numpy(inverse), torch.from_numpy(vectors[rows] - centroids[flat]))
+    return unique, np.packbits(sums.numpy() > 0, axis=1)
 
 
 class ReferenceIndex:

@@ -22,7 +22,7 @@ SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
 FAST = superfeat.ExtractConfig.profile("fast").scales
 FEWER = (FAST[1:], (1.0, 0.707, 0.5), (1.0,))
 KEPT_PER_SCALE = 1000
-POINTS_PER_WORD = 25
+POINTS_PER_WORD = 12
 CODEBOOK_IMAGES = 350
 
 
@@ -121,7 +121,7 @@ def measure(
     torch.manual_seed(0)
     training = np.concatenate(list(read_features(work, size, codebook_images(data), scales, features)))
     few = np.random.default_rng(0).permutation(len(training))[: POINTS_PER_WORD * words]
-    centroids = train_words(training[few], words)
+    centroids = train_words(training[few], words, rounds=5)
     row: dict[str, object] = {"size": size, "scales": list(scales), "features": features}
     row["pixels"] = round(sum(scale**2 for scale in scales) * size**2 / 1e6, 3)
     for name in sets:

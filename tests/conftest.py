@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 # Every annotated shape is checked while the tests run. `features` is left out because jaxtyping takes one "height
-# width" for all the maps of an image, `nets.fire` and `nets.how` because their Trunk is a protocol without a run-time
-# check; modules without shapes gain nothing.
+# width" for all the maps of an image, `nets.fire` and `nets.how` because other trunks and the fused LIT stand in their
+# parts' places; modules without shapes gain nothing.
 CHECKED = (
     "superfeat.nets.trunk",
     "superfeat.nets.lit",

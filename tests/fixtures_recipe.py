@@ -1,4 +1,4 @@
-"""Seeded weights by the recipe of the reference fixtures, the released checkpoints' names, and checkpoints in their form."""
+"""Seeded weights by the recipe of the reference fixtures, checkpoints in the released form, photos, error measures."""
 
 import collections
 import zlib

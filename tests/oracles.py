@@ -189,7 +189,7 @@ def region(attention: Array) -> tuple[float, float, float, float]:
     return float(x), float(y), math.sqrt(variance_x), math.sqrt(variance_y)
 
 
-# --- convolutions, for the fused trunk and for Keras's definition of a ResNet ------------------------------------------
+# --- convolutions, for the fused trunk and for Keras's definition of a ResNet -----------------------------------------
 
 
 def convolve(x: Array, kernel: Array, stride: int, padding: int) -> Array:

@@ -1,6 +1,7 @@
-"""FIRe against the released implementation: trunk, LIT, features, selection, global vector; eager, fused and public path."""
+"""FIRe against the released implementation, from the trunk to the global vector: eager, fused, and the public path."""
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 import oracles
-from fixtures_recipe import SCALES, absolute_error, fill, relative_error
+from fixtures_recipe import SCALES, absolute_error, recipe, relative_error, released_checkpoint
 from superfeat import ExtractConfig, Features, Network, extract, load_network
 from superfeat.config import NetworkConfig
 from superfeat.extraction import resize
@@ -21,7 +22,6 @@ from superfeat.images import normalise
 from superfeat.nets.fire import Fire
 from superfeat.nets.fused import FusedResNet, for_inference
 from superfeat.nets.local import Local, pool
-from superfeat.weights import build_module
 
 TRUNK_TOLERANCE = 2e-6  # relative to the largest value
 LIT_TOLERANCE = 1e-5  # absolute, from the fixture's own trunk map; values reach 30
@@ -75,18 +75,22 @@ def build_case(arrays: dict[str, np.ndarray], network: Network) -> Case:
 
 
 @pytest.fixture(scope="module", params=["tiny", "r50"])
-def case(request: pytest.FixtureRequest, shared: Path) -> Case:
+def case(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Case:
     with np.load(shared / f"fire_{request.param}_forward.npz") as file:
         arrays = dict(file)
     if request.param == "tiny":
         return build_case(arrays, load_network(shared / "fire_tiny.pth"))
-    module = build_module(NetworkConfig())
-    fill(module)
-    return build_case(arrays, Network(module, NetworkConfig()))
+    shapes = json.loads((shared / "fire_r50_state_dict_shapes.json").read_text())
+    state = {key: recipe(key, shape) for key, shape in shapes.items()}
+    file = tmp_path_factory.mktemp("r50") / "fire.pth"
+    torch.save(released_checkpoint(state, "fire/2021", {}), file)
+    return build_case(arrays, load_network(file))
 
 
 def test_every_array_is_compared(case: Case) -> None:
-    covered = r"im\d(_(feat|strength|attn|scaled_input|backbone|lit)_s\d|_top\d+_(index|desc|strength|loc|scale|boundary_gap)|_global_(train|ms))?"
+    by_scale = r"(feat|strength|attn|scaled_input|backbone|lit)_s\d"
+    selection = r"top\d+_(index|desc|strength|loc|scale|boundary_gap)"
+    covered = rf"im\d(_({by_scale}|{selection}|global_(train|ms)))?"
     assert [key for key in case.arrays if not re.fullmatch(covered, key)] == []
 
 
@@ -190,7 +194,7 @@ def check_selection(arrays: dict[str, np.ndarray], image: str, k: int, found: Fe
         <= STRENGTH_TOLERANCE * arrays[f"{prefix}_strength"].max()
     )
     expected = [SCALES[int(index) // per_scale(arrays)] for index in arrays[f"{prefix}_index"]]
-    np.testing.assert_array_equal(np.float16(expected), arrays[f"{prefix}_scale"])
+    np.testing.assert_array_equal(np.array(expected, np.float16), arrays[f"{prefix}_scale"])
     np.testing.assert_array_equal(arrays[f"{prefix}_loc"][:, 0], 0)
     np.testing.assert_array_equal(arrays[f"{prefix}_loc"][:, 1], arrays[f"{prefix}_index"] % per_scale(arrays))
     theirs = {int(index): rank for rank, index in enumerate(arrays[f"{prefix}_index"])}

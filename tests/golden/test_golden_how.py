@@ -10,13 +10,14 @@ import torch
 from PIL import Image
 
 import oracles
-from fixtures_recipe import SCALES, absolute_error, recipe_network, relative_error
-from superfeat import ExtractConfig, Network, extract
+from fixtures_recipe import SCALES, absolute_error, relative_error, released_checkpoint, released_state
+from superfeat import ExtractConfig, Network, extract, load_network
 from superfeat.config import NetworkConfig, TrunkConfig
 from superfeat.extraction import resize
 from superfeat.images import normalise
 from superfeat.nets.fused import FusedResNet, for_inference
 from superfeat.nets.local import Local, pool
+from superfeat.weights import build_module
 
 FEATURE_TOLERANCE = 3e-6  # relative, through the whole network
 STRENGTH_TOLERANCE = 3e-6  # absolute; the strongest place of all scales has 1
@@ -35,10 +36,14 @@ class Case:
 
 
 @pytest.fixture(scope="module", params=["tiny", "r50"])
-def case(request: pytest.FixtureRequest, shared: Path) -> Case:
+def case(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Case:
     with np.load(shared / f"how_{request.param}_forward.npz") as file:
         arrays = dict(file)
-    network = recipe_network(CONFIGS[request.param])
+    state = released_state(build_module(CONFIGS[request.param]))
+    file = tmp_path_factory.mktemp("how") / "how.pth"
+    torch.save(released_checkpoint(state, "how/2020", {}), file)
+    network = load_network(file)
+    assert network.config == CONFIGS[request.param]
     fused = for_inference(network.module)
     assert isinstance(fused.trunk, FusedResNet)
     image = torch.from_numpy(normalise(arrays["im0"], *network.normalisation)).unsqueeze(0)

@@ -40,7 +40,7 @@ def test_templates_attention_and_gradients(arrays: dict[str, np.ndarray], rounds
     found, maps = lit(x)
     assert absolute_error(found.detach().transpose(1, 2).unsqueeze(-1), arrays[f"T{rounds}_templates"]) <= 1e-5
     assert absolute_error(maps.detach(), arrays[f"T{rounds}_attn"]) <= 1e-6
-    (found.square().mean() + maps.square().sum()).backward()  # type: ignore[no-untyped-call]
+    (found.square().mean() + maps.square().sum()).backward()
     gradients = {"x": x.grad, **{name: value.grad for name, value in lit.named_parameters()}}
     expected = [key for key in arrays if key.startswith(f"T{rounds}_grad_")]
     assert len(expected) == len(gradients)

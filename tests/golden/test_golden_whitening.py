@@ -29,7 +29,7 @@ def fit(x: np.ndarray) -> WhiteningFit:
 
 def aligned(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Rows of `found` with the signs of the rows of `expected`."""
-    return found * np.sign((found * expected).sum(axis=1, keepdims=True))
+    return np.asarray(found * np.sign((found * expected).sum(axis=1, keepdims=True)))
 
 
 def worst_row(found: np.ndarray, expected: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""A run killed at any moment and gone on with leaves the same bytes as one that was never stopped, and redoes nothing."""
+"""A run killed at any moment and gone on with leaves the same bytes as one never stopped, and redoes nothing."""
 
 import json
 import subprocess

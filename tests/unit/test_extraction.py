@@ -66,7 +66,7 @@ def test_fewer_features_than_asked_for_are_all_kept(tiny_network: Network, photo
 
 def test_names(tiny_network: Network, photo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(photo_folder)
-    photos = [Path("a.png"), "b.jpg", Photo(photo_folder / "c.png", "my name")]
+    photos: list[str | Path | Photo] = [Path("a.png"), "b.jpg", Photo(photo_folder / "c.png", "my name")]
     assert [features.name for features in extract(tiny_network, photos, FEW)] == ["a.png", "b.jpg", "my name"]
     assert [photo.name for photo in as_photos("*.png")] == ["a.png", "c.png"]
     assert as_photos(iter(["x"])) == [Photo(Path("x"), "x")]
@@ -116,7 +116,7 @@ def test_tiny_photos(height: int, width: int, tiny_network: Network, tiny_how: N
     Image.fromarray(noise(height, width)).save(tmp_path / "tiny.png")
     for network in (tiny_network, tiny_how):
         for attention in ("none", "maps"):
-            (found,) = extract(network, [tmp_path / "tiny.png"], ExtractConfig(attention=attention))  # type: ignore[arg-type]
+            (found,) = extract(network, [tmp_path / "tiny.png"], ExtractConfig(attention=attention))
             assert len(found) > 0
             assert np.isfinite(found.vectors).all()
             assert np.isfinite(found.strengths).all()
@@ -164,7 +164,7 @@ def test_maps_and_regions(kind: str, tiny_network: Network, tiny_how: Network, p
 def test_attention_does_not_change_the_features(tiny_network: Network, photo_folder: Path) -> None:
     plain = list(extract(tiny_network, photo_folder, FEW))
     for attention in ("regions", "maps"):
-        config = ExtractConfig(features_per_image=12, scales=FEW.scales, attention=attention)  # type: ignore[arg-type]
+        config = ExtractConfig(features_per_image=12, scales=FEW.scales, attention=attention)
         for found, expected in zip(extract(tiny_network, photo_folder, config), plain, strict=True):
             assert found.regions is not None
             assert (found.maps is not None) == (attention == "maps")
@@ -199,7 +199,7 @@ def test_skips_are_told(tiny_network: Network, mixed_folder: Path) -> None:
 
 
 def test_skips_are_warned_of(tiny_network: Network, mixed_folder: Path) -> None:
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="skipped") as caught:
         found = list(extract(tiny_network, mixed_folder, FEW))
     assert len(found) == 6
     messages = [str(warning.message) for warning in caught]
@@ -272,8 +272,22 @@ def test_an_error_inside_the_network_comes_out(tiny_network: Network, photo_fold
     assert set(threading.enumerate()) == before
 
 
-def test_the_number_of_workers() -> None:
+def test_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= default_workers() <= (os.cpu_count() or 1)
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
+    assert default_workers() == 1, "as far as memory allows"
+
+    def unknown(name: str) -> int:
+        raise ValueError(name)
+
+    monkeypatch.setattr(os, "sysconf", unknown)
+    assert 1 <= default_workers() <= 4
+
+
+@pytest.mark.parametrize("device", ["cuda:77", "no such device"])
+def test_a_device_that_is_not_there(device: str, tiny_network: Network, photo_folder: Path) -> None:
+    with pytest.raises(SuperfeatError, match=f"device '{device}' cannot be used here"):
+        list(extract(tiny_network, photo_folder, FEW, device=device))
 
 
 # --- into a folder ----------------------------------------------------------------------------------------------------

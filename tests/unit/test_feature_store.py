@@ -1,7 +1,7 @@
 """The features folder: appended image by image, gone on with after any kind of stop, damage noticed."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -142,24 +142,20 @@ def append(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-KILLS: dict[str, Callable[[Path], None]] = {
-    "in the journal's line": lambda folder: append(folder / "images.jsonl", b'{"count": 3, "crc'),
-    "after some of an image's vectors": lambda folder: append(folder / "vectors.npy", b"12345"),
-    "between an image's arrays": lambda folder: (
-        append(folder / "vectors.npy", bytes(48)),
-        append(folder / "strengths.npy", bytes(12)),
-    )[0],
-    "before the journal's line": lambda folder: [
-        append(folder / f"{name}.npy", bytes(64)) for name in ("vectors", "strengths", "scales", "ids")
-    ][0],
-    "while the manifest was written": lambda folder: (folder / ".manifest.json.999.partial").write_bytes(b"{") and None,
+KILLS: dict[str, dict[str, bytes]] = {  # what each left at the end of which file
+    "in the journal's line": {"images.jsonl": b'{"count": 3, "crc'},
+    "after some of an image's vectors": {"vectors.npy": b"12345"},
+    "between an image's arrays": {"vectors.npy": bytes(48), "strengths.npy": bytes(12)},
+    "before the journal's line": {f"{name}.npy": bytes(64) for name in ("vectors", "strengths", "scales", "ids")},
+    "while the manifest was written": {".manifest.json.999.partial": b"{"},
 }
 
 
 @pytest.mark.parametrize("kill", list(KILLS))
 def test_what_a_kill_left_behind_is_cut_off(kill: str, folder: Path, tmp_path: Path) -> None:
     write(folder, IMAGES[:2], finish=False)
-    KILLS[kill](folder)
+    for name, data in KILLS[kill].items():
+        append(folder / name, data)
     assert_holds(folder, IMAGES[:2])
     write(folder, IMAGES[2:])
     assert_holds(folder, IMAGES)

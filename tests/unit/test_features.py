@@ -1,6 +1,7 @@
 """Features: what crosses the border is checked, immutable, and NumPy."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,15 +9,15 @@ import pytest
 from superfeat.features import Features
 
 
-def some(n: int = 3, dim: int = 4, **changes: object) -> Features:
-    values: dict[str, object] = {
+def some(n: int = 3, dim: int = 4, **changes: Any) -> Features:
+    values: dict[str, Any] = {
         "name": "photo.jpg",
         "vectors": np.arange(n * dim, dtype=np.float32).reshape(n, dim),
         "strengths": np.ones(n, np.float32),
         "scales": np.ones(n, np.float32),
         "ids": np.arange(n, dtype=np.int32),
     }
-    return Features(**{**values, **changes})  # type: ignore[arg-type]
+    return Features(**{**values, **changes})
 
 
 def test_length_and_arrays() -> None:
@@ -50,7 +51,7 @@ def test_nothing_can_be_changed() -> None:
         ({"regions": np.zeros((3, 2), np.float32)}, "regions must be"),
     ],
 )
-def test_shapes_must_agree(changes: dict[str, object], message: str) -> None:
+def test_shapes_must_agree(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         some(**changes)
 

@@ -83,7 +83,7 @@ def test_images_of_a_batch_are_pooled_apart() -> None:
 
 def test_strength_has_a_finite_gradient_at_zero() -> None:
     x = torch.zeros(2, 3, requires_grad=True)
-    strength(x).sum().backward()  # type: ignore[no-untyped-call]
+    strength(x).sum().backward()
     assert x.grad is not None
     assert torch.isfinite(x.grad).all()
     np.testing.assert_allclose(strength(x).detach(), 1e-5)

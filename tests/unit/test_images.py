@@ -305,6 +305,17 @@ def test_damage_anywhere_is_an_image_error_or_a_picture(seed: int, tmp_path: Pat
     assert read + refused == len(FORMATS)
 
 
+@pytest.mark.parametrize("error", [MemoryError(), OverflowError("too big")])
+def test_more_than_the_machine_can_hold(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(self: Image.Image) -> None:
+        raise error
+
+    file = save(tmp_path / "p.bmp", noise(8, 8))
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    with pytest.raises(ImageError, match="too large to decode in this machine's memory"):
+        read_image(file)
+
+
 def test_limits(tmp_path: Path) -> None:
     file = save(tmp_path / "p.png", noise(60, 100))
     assert read_image(file).shape == (60, 100, 3)
@@ -492,6 +503,15 @@ def test_two_photos_of_one_name(tmp_path: Path) -> None:
         ImageError, match=r"two photos are called a\.png: .*one/a\.png and .*two/a\.png; name one folder above both"
     ):
         list_photos([tmp_path / "one" / "list.txt", tmp_path / "two" / "list.txt"])
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Path, pattern: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rglob", fail)
+    with pytest.raises(ImageError, match=r"cannot list .*: Permission denied"):
+        list_photos([tmp_path])
 
 
 def test_nothing_found(tmp_path: Path) -> None:

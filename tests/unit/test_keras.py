@@ -160,6 +160,14 @@ def test_what_looks_like_keras(name: str, expected: bool, tmp_path: Path) -> Non
 # --- damaged files ----------------------------------------------------------------------------------------------------
 
 
+def manifest(*entries: Any, paths: Any = ()) -> bytes:
+    return json.dumps({"weightsManifest": [{"paths": list(paths), "weights": list(entries)}]}).encode()
+
+
+def entry(name: Any, shape: Any, dtype: str = "float32") -> dict[str, Any]:
+    return {"name": name, "shape": shape, "dtype": dtype}
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -169,16 +177,17 @@ def test_what_looks_like_keras(name: str, expected: bool, tmp_path: Path) -> Non
         b"{}",
         b'{"weightsManifest": 3}',
         b'{"weightsManifest": [{}]}',
-        b'{"weightsManifest": [{"paths": ["absent"], "weights": []}]}',
-        b'{"weightsManifest": [{"paths": [3], "weights": []}]}',
-        b'{"weightsManifest": [{"paths": [], "weights": [{"name": "conv1/kernel", "shape": [2], "dtype": "float32"}]}]}',
-        b'{"weightsManifest": [{"paths": [], "weights": [{"name": "conv1/kernel", "shape": [0], "dtype": "string"}]}]}',
-        b'{"weightsManifest": [{"paths": [], "weights": [{"name": 5, "shape": [0], "dtype": "float32"}]}]}',
-        b'{"weightsManifest": [{"paths": [], "weights": [{"name": "conv1/kernel", "shape": [0], "dtype": "float32"}]}]}',
-        b'{"weightsManifest": [{"paths": [], "weights": [{"name": "conv1/kernel", "shape": [-1], "dtype": "float32"}]}]}',
-        b'{"weightsManifest": [{"paths": [], "weights": [{"name": "conv1/kernel", "shape": ["a"], "dtype": "float32"}]}]}',
-        b'{"weightsManifest": [{"paths": [], "weights": []}]}',
+        manifest(),
+        manifest(paths=["absent"]),
+        manifest(paths=[3]),
+        manifest(entry("conv1/kernel", [2])),
+        manifest(entry("conv1/kernel", [0])),
+        manifest(entry("conv1/kernel", [-1])),
+        manifest(entry("conv1/kernel", ["a"])),
+        manifest(entry("conv1/kernel", [0], "string")),
+        manifest(entry(5, [0])),
     ],
+    ids=range(15),
 )
 def test_damaged_manifests(model: bytes, tmp_path: Path) -> None:
     path = write_folder(tmp_path / "model", {"model.json": model})
@@ -205,9 +214,7 @@ def test_a_shard_that_is_missing(tmp_path: Path) -> None:
 
 def test_shards_are_never_looked_for_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(bytes(8))
-    entry = {"name": "conv1/bias", "shape": [2], "dtype": "float32"}
-    model = {"weightsManifest": [{"paths": ["../secret"], "weights": [entry]}]}
-    path = write_folder(tmp_path / "model", {"model.json": json.dumps(model).encode()})
+    path = write_folder(tmp_path / "model", {"model.json": manifest(entry("conv1/bias", [2]), paths=["../secret"])})
     with pytest.raises(WeightsError, match=r"not a complete TensorFlow.js model"):
         load_network(path)
 
@@ -216,8 +223,8 @@ def test_quantised_weights_are_refused(tmp_path: Path) -> None:
     """One byte for each value, to be scaled: a form that is not read here."""
     files = tfjs_files(keras_layers(new=False), shards=1)
     model: dict[str, Any] = json.loads(files["model.json"])
-    for entry in model["weightsManifest"][0]["weights"]:
-        entry["quantization"] = {"dtype": "uint8", "min": -1.0, "scale": 0.01}
+    for weight in model["weightsManifest"][0]["weights"]:
+        weight["quantization"] = {"dtype": "uint8", "min": -1.0, "scale": 0.01}
     quantised = {"model.json": json.dumps(model).encode(), "group1-shard1of1": files["group1-shard1of1"][::4]}
     with pytest.raises(WeightsError):
         load_network(write_folder(tmp_path / "model", quantised))

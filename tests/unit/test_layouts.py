@@ -282,6 +282,23 @@ def test_garbage_is_a_word_and_no_traceback(case: str, tmp_path: Path) -> None:
         load_network(tmp_path / "garbage.pth")
 
 
+class Shadowing(collections.OrderedDict[str, Any]):
+    """Pickles as an OrderedDict with attributes of its own, which hide its methods once it is read."""
+
+    def __reduce__(self) -> Any:
+        shadows = dict.fromkeys(("get", "items", "keys", "values", "__iter__"), 5)
+        return collections.OrderedDict, (list(self.items()),), shadows
+
+
+def test_a_dict_that_hides_its_methods(tmp_path: Path) -> None:
+    torch.save(Shadowing(state_dict=Shadowing(changed())), tmp_path / "hiding.pth")
+    try:
+        network = load_network(tmp_path / "hiding.pth")
+    except SuperfeatError:
+        return
+    assert network.config.lit == LitConfig(templates=4, dim=8)
+
+
 def test_a_checkpoint_inside_itself() -> None:
     contents: dict[str, Any] = collections.OrderedDict()
     contents["state_dict"] = contents

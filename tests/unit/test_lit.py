@@ -41,7 +41,7 @@ def test_images_of_a_batch_do_not_meet() -> None:
 
 
 def test_folding_keys_and_values_changes_neither_outputs_nor_gradients() -> None:
-    """Repeating every place changes nothing by the definition; it takes 6 places over the fold at rounds x templates = 12."""
+    """By the definition repeating every place changes nothing; it takes 6 places over rounds x templates = 12."""
     torch.manual_seed(0)
     lit = Lit(12, templates=4, rounds=3, dim=8)
     x = torch.randn(1, 12, 2, 3)

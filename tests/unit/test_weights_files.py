@@ -112,6 +112,11 @@ def test_the_digest_is_of_settings_and_parameters(tiny_network: Network) -> None
     assert Network(tiny_network.module, gru).digest != tiny_network.digest
 
 
+def test_the_digest_is_the_same_in_every_version(tiny_network: Network) -> None:
+    """Saved networks and features folders hold it: if this changes, what users have is refused as damaged."""
+    assert tiny_network.digest == "61ab3da160cc8a31369bf2cc6b21427a04459da95500dff2821653a09f0b98c9"
+
+
 def test_a_counter_of_batches_does_not_count(tiny_network: Network) -> None:
     other = build_module(tiny_network.config)
     other.load_state_dict(tiny_network.module.state_dict())

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fixtures_recipe import noise
+from fixtures_recipe import noise, quick_network
 from superfeat import ExtractConfig, Network, extract, load_network, save_network
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.images import Skipped
@@ -108,6 +108,11 @@ def test_no_readable_photo(tiny_network: Network, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"x")
     with pytest.raises(ImageError, match="none of the 1 photos"):
         fit_whitening(tiny_network, [tmp_path / "a.png"], dim=5, on_skip=lambda skipped: None)
+
+
+def test_an_exported_network_cannot_be_whitened(many_photos: Path) -> None:
+    with pytest.raises(SuperfeatError, match="an exported network cannot be whitened"):
+        fit_whitening(quick_network(), many_photos, dim=2)
 
 
 def test_without_whitening(tiny_network: Network) -> None:
