@@ -142,8 +142,8 @@ def _run(
     decoding: collections.deque[tuple[Photo, Future[Pixels | Skipped]]] = collections.deque()
     working: collections.deque[tuple[Photo, Skipped | _Pending]] = collections.deque()
     coming = iter(photos)
-    with _pool(DECODERS) as decoders, _pool(workers, lambda: torch.set_num_threads(1)) as runners:
-        try:
+    try:
+        with _pool(DECODERS) as decoders, _pool(workers, lambda: torch.set_num_threads(1)) as runners:
             while True:
                 while len(decoding) < workers + DECODERS and (photo := next(coming, None)) is not None:
                     decoding.append((photo, decoders.submit(_decode, photo, config)))
@@ -154,8 +154,8 @@ def _run(
                     return
                 photo, pending = working.popleft()
                 yield pending if isinstance(pending, Skipped) else _finish(network, photo, pending, config)
-        finally:
-            torch.set_num_threads(threads)  # the workers' setting reaches parts of torch that all threads share
+    finally:
+        torch.set_num_threads(threads)  # the workers' setting reaches parts of torch that all threads share
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from superfeat.errors import UnpickleError
 
 MAX_PICKLE_BYTES = 2 << 30
 MAX_TUPLE_DEPTH = 50
+MAX_TUPLES = 1_000_000  # inside one tuple; one that is held twice counts twice, as it does for whoever hashes them
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # how torch.save began its files before torch 1.6
 STORAGE_DTYPES = {
     "FloatStorage": "float32",
@@ -35,21 +36,6 @@ STORAGE_DTYPES = {
 
 class _RefusedError(Exception):
     """What in a file is not plain data."""
-
-
-class _Builder:
-    """A function that a pickle may call, and can do nothing else with."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._function(*arguments)
-
-    def __setstate__(self, state: Any) -> None:
-        raise _RefusedError("it tries to change what a name stands for")
 
 
 class _Dtype:
@@ -100,8 +86,16 @@ def _plain_bytes(*arguments: Any) -> bytes:
 
 def _latin1_bytes(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
-        raise _RefusedError(f"it holds bytes in {encoding}")
+        raise _RefusedError("it holds bytes in another encoding than latin1")
     return text.encode("latin1")
+
+
+def _flat_tuple(items: Any = ()) -> tuple[Any, ...]:
+    """tuple() of anything but tuples: nesting is for the opcodes, where it is counted."""
+    made = tuple(items)
+    if any(isinstance(item, tuple) for item in made):
+        raise _RefusedError("it nests tuples in an unusual way")
+    return made
 
 
 def _empty_text() -> str:
@@ -112,25 +106,26 @@ def _plain_path(*parts: str) -> str:
     return str(PurePath(*parts))
 
 
-_CONTAINERS = (list, dict, set, frozenset, tuple, int, float, bool, complex, slice)
+_CONTAINERS = (list, dict, set, frozenset, int, float, bool, complex)
 _PATHS = ("PosixPath", "WindowsPath", "Path", "PurePosixPath", "PureWindowsPath")
 PLAIN: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("collections", "defaultdict"): collections.defaultdict,
-    ("_codecs", "encode"): _Builder(_latin1_bytes),
-    ("numpy", "dtype"): _Builder(_Dtype),
-    ("numpy", "ndarray"): _Builder(_empty_text),  # named by every array, needed by none
+    ("_codecs", "encode"): _latin1_bytes,
+    ("numpy", "dtype"): _Dtype,
+    ("numpy", "ndarray"): _empty_text,  # named by every array, needed by none
 }
 for _module in ("builtins", "__builtin__"):
     PLAIN.update({(_module, kind.__name__): kind for kind in _CONTAINERS})
-    PLAIN.update({(_module, name): _Builder(_plain_bytes) for name in ("bytes", "bytearray")})
-    PLAIN[_module, "str"] = _Builder(_empty_text)
+    PLAIN.update({(_module, name): _plain_bytes for name in ("bytes", "bytearray")})
+    PLAIN.update({(_module, name): _empty_text for name in ("str", "unicode")})
+    PLAIN.update({(_module, "tuple"): _flat_tuple, (_module, "long"): int})
 for _module in ("pathlib", "pathlib._local"):
-    PLAIN.update({(_module, name): _Builder(_plain_path) for name in _PATHS})
+    PLAIN.update({(_module, name): _plain_path for name in _PATHS})
 for _module in ("numpy.core", "numpy._core"):
-    PLAIN[f"{_module}.multiarray", "_reconstruct"] = _Builder(lambda *_: _Array((0,), "b"))
-    PLAIN[f"{_module}.multiarray", "scalar"] = _Builder(_numpy_scalar)
-    PLAIN[f"{_module}.numeric", "_frombuffer"] = _Builder(_numpy_from_buffer)
+    PLAIN[f"{_module}.multiarray", "_reconstruct"] = lambda *_: _Array((0,), "b")
+    PLAIN[f"{_module}.multiarray", "scalar"] = _numpy_scalar
+    PLAIN[f"{_module}.numeric", "_frombuffer"] = _numpy_from_buffer
 
 
 class RestrictedUnpickler(pickle._Unpickler):
@@ -146,7 +141,7 @@ class RestrictedUnpickler(pickle._Unpickler):
     def __init__(self, file: IO[bytes], storages: Callable[[str, str, int], Any] | None = None) -> None:
         super().__init__(file, encoding="latin1")
         self._storages = storages
-        self._depths: dict[int, int] = {}
+        self._nested: dict[int, tuple[int, int]] = {}  # tuple -> how deep, how many inside
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in PLAIN:
@@ -156,24 +151,41 @@ class RestrictedUnpickler(pickle._Unpickler):
         raise _RefusedError(f"it names {module}.{name}")
 
     def persistent_load(self, pid: Any) -> Any:
-        wanted = isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[1], _Storage)
-        if self._storages is None or not wanted:
+        if self._storages is None or not isinstance(pid, tuple) or len(pid) < 5 or pid[0] != "storage":
             raise _RefusedError("it refers to data outside itself")
-        return self._storages(pid[1].dtype, str(pid[2]), int(pid[4]))
+        _, storage, key, _, count = pid[:5]
+        if not isinstance(storage, _Storage) or not isinstance(key, str) or not isinstance(count, int):
+            raise _RefusedError("it refers to data outside itself")
+        return self._storages(storage.dtype, key, count)
 
-    def limit_depth(self) -> None:
+    def limit_tuples(self) -> None:
         """Called after a tuple has been put on the stack."""
         made = self.stack[-1]
-        depth = 1 + max((self._depths.get(id(item), 0) for item in made if isinstance(item, tuple)), default=0)
-        if depth > MAX_TUPLE_DEPTH:
+        inner = [self._nested.get(id(item), (0, 0)) for item in made if isinstance(item, tuple)]
+        depth = 1 + max((depth for depth, _ in inner), default=0)
+        tuples = len(inner) + sum(count for _, count in inner)
+        if depth > MAX_TUPLE_DEPTH or tuples > MAX_TUPLES:
             raise _RefusedError("its tuples are nested too deeply")
-        self._depths[id(made)] = depth
+        self._nested[id(made)] = depth, tuples
+
+    def set_state(self) -> None:
+        """Only arrays and their types take a state. That of an OrderedDict (torch's _metadata) is left behind: it would
+        become attributes, and one that is called `get` stands in the method's way."""
+        state = self.stack.pop()
+        target = self.stack[-1]
+        if isinstance(target, (_Array, _Dtype)):
+            target.__setstate__(state)
+        elif not isinstance(target, collections.OrderedDict):
+            raise _RefusedError("it tries to change what a name stands for")
+
+
+RestrictedUnpickler.dispatch[pickle.BUILD[0]] = RestrictedUnpickler.set_state
 
 
 def _limited(load: Callable[[RestrictedUnpickler], None]) -> Callable[[RestrictedUnpickler], None]:
     def load_tuple(unpickler: RestrictedUnpickler) -> None:
         load(unpickler)
-        unpickler.limit_depth()
+        unpickler.limit_tuples()
 
     return load_tuple
 
@@ -193,10 +205,10 @@ def _rebuild_tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tu
 
 TORCH: dict[tuple[str, str], Any] = {
     **{("torch", name): _Storage(dtype) for name, dtype in STORAGE_DTYPES.items()},
-    ("torch._utils", "_rebuild_tensor_v2"): _Builder(_rebuild_tensor),
-    ("torch._utils", "_rebuild_parameter"): _Builder(lambda tensor, *_: tensor),
-    ("torch", "device"): _Builder(lambda kind, *_: kind),
-    ("torch", "Size"): tuple,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+    ("torch", "device"): lambda kind, *_: kind,
+    ("torch", "Size"): _flat_tuple,
 }
 
 
@@ -257,9 +269,11 @@ def _read_torch_legacy(path: Path) -> Any:
 
         def storage(dtype: str, key: str, count: int) -> Any:
             kind = getattr(torch, dtype)
-            if count * kind.itemsize > size:
-                raise _RefusedError(f"storage {key} is longer than the file")
-            return loaded.setdefault(key, torch.zeros(count, dtype=kind))
+            if key not in loaded:
+                if count * kind.itemsize + sum(one.nbytes for one in loaded.values()) > size:
+                    raise _RefusedError(f"storage {key} is longer than the file")
+                loaded[key] = torch.zeros(count, dtype=kind)
+            return loaded[key]
 
         values = RestrictedUnpickler(file, storage).load()
         keys = RestrictedUnpickler(file).load()

@@ -82,6 +82,8 @@ def _read_tfjs(read: Callable[[str], bytes], source: str) -> Arrays:
             data = io.BytesIO(b"".join(read(name) for name in group["paths"]))
             for entry in group["weights"]:
                 layer, _, kind = entry["name"].rpartition("/")
+                if "quantization" in entry:
+                    raise WeightsError(f"{source} holds quantised weights; give the float32 model")
                 dtype = np.dtype(DTYPES[entry["dtype"]])
                 count = int(np.prod(entry["shape"], dtype=np.int64))
                 values = np.frombuffer(data.read(count * dtype.itemsize), dtype)
