@@ -87,8 +87,9 @@ def extract_to(
     with feature_writer(
         path, json.loads(json.dumps(facts)), network.dim, regions=config.attention == "regions"
     ) as writer:
-        todo = [photo for photo in as_photos(photos) if not writer.has(photo.name, photo_stamp(photo.path))]
-        stamps = {photo.name: photo_stamp(photo.path) for photo in todo}
+        every = {photo.name: photo for photo in as_photos(photos)}
+        stamps = {name: photo_stamp(photo.path) for name, photo in every.items()}
+        todo = [photo for name, photo in every.items() if not writer.has(name, stamps[name])]
         for outcome in _run(network, todo, config, workers, device):
             if isinstance(outcome, Features):
                 writer.add(outcome, stamps[outcome.name])
