@@ -1,6 +1,7 @@
 """Extraction: ours against a plain eager FIRe (benchmarks/plain.py), same weights, same photos, interleaved.
 
-ResNet-50 without its last block, 256 templates, 7 scales; CPU-seconds of one thread; medians of several rounds.
+ResNet-50 without its last block, 256 templates, 7 scales; CPU-seconds of one thread; medians of several rounds. Each
+of the two runs in a process of its own, as it would by itself, and they take turns.
 Also: the trunk's share of the machine's matrix-multiply peak measured in the same run, and where the time goes.
 
     python benchmarks/extraction.py --rounds 5 --json benchmarks/results/extraction.json
@@ -8,23 +9,26 @@ Also: the trunk's share of the machine's matrix-multiply peak measured in the sa
 
 import argparse
 import json
+import multiprocessing
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 
 import superfeat
 from benchmarks.plain import SCALES, PlainFire
 from superfeat.config import NetworkConfig
-from superfeat.images import normalise, read_image
+from superfeat.extraction import keep_memory, resize
+from superfeat.images import normalise, read_image, scaled_size
 from superfeat.nets.fire import Fire
-from superfeat.nets.fused import for_inference
 from superfeat.nets.trunk import ResNet
 from superfeat.weights import Network, build_module
 
@@ -38,14 +42,12 @@ def main() -> None:
     parser.add_argument("--photo", type=Path, help="a photo to use in place of a generated one")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    network = seeded_network()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for size in args.sizes:
             photo = Path(folder) / "photo.png"
             make_photo(args.photo, size).save(photo)
-            rows.append(compare(network, photo, size, args.rounds))
+            rows.append(compare(photo, size, args.rounds))
             print(json.dumps(rows[-1], indent=1), flush=True)
     if args.json:
         args.json.write_text(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1) + "\n")
@@ -76,64 +78,108 @@ def make_photo(path: Path | None, size: int) -> Image.Image:
     return Image.fromarray(noise).resize(shape, Image.Resampling.BICUBIC)
 
 
-def compare(network: Network, photo: Path, size: int, rounds: int) -> dict[str, Any]:
-    plain = PlainFire(dict(network.module.state_dict()))
-    pixels = read_image(photo)
-    image = torch.from_numpy(normalise(pixels, *network.normalisation)).unsqueeze(0)
-    config = superfeat.ExtractConfig(max_side=size)
+class Plain:
+    """The baseline in a process of its own."""
 
-    def ours() -> superfeat.Features:
-        return next(iter(superfeat.extract(network, [photo], config, workers=1)))
+    def __init__(self, photo: Path, size: int) -> None:
+        self.network = seeded_network()
+        self.photo, self.size = photo, size
+        self.plain = PlainFire(dict(self.network.module.state_dict()))
+        self.trunk: Callable[[Tensor], Tensor] = self.plain.trunk
+        self.lit: Callable[[Tensor], object] = self.plain.lit
 
-    def theirs() -> tuple[torch.Tensor, torch.Tensor]:
-        with torch.inference_mode():
-            return plain(torch.from_numpy(normalise(read_image(photo), *network.normalisation)).unsqueeze(0))
+    def prepare(self) -> None:
+        self.scaled = [resize(self.image(), scale, recompute=False) for scale in SCALES]
+        self.maps = [self.trunk(x) for x in self.scaled]
+        self.a, self.b = torch.randn(GEMM, GEMM), torch.randn(GEMM, GEMM)
 
-    features, (vectors, strengths) = ours(), theirs()
-    a, b = torch.randn(GEMM, GEMM), torch.randn(GEMM, GEMM)
-    times: dict[str, list[float]] = {
-        "ours": [],
-        "plain": [],
-        "gemm": [],
-        "trunk": [],
-        "plain_trunk": [],
-        "lit": [],
-        "plain_lit": [],
-    }
-    fused = for_inference(network.module)
-    assert isinstance(fused, Fire)
-    scaled = [
-        torch.nn.functional.interpolate(image, scale_factor=s, mode="bilinear", align_corners=False) for s in SCALES
-    ]
+    def image(self) -> Tensor:
+        return torch.from_numpy(normalise(read_image(self.photo), *self.network.normalisation)).unsqueeze(0)
+
+    def features(self) -> tuple[np.ndarray, np.ndarray]:
+        vectors, strengths = self.plain(self.image())
+        return vectors.numpy(), strengths.numpy()
+
+    def seconds(self, what: str) -> float:
+        if what == "gemm":
+            return cpu_seconds(lambda: self.a @ self.b, 5)
+        if what == "trunk":
+            return cpu_seconds(lambda: [self.trunk(x) for x in self.scaled])
+        if what == "lit":
+            return cpu_seconds(lambda: [self.lit(x) for x in self.maps])
+        return cpu_seconds(self.features)
+
+
+class Ours(Plain):
+    """superfeat as its command line runs it."""
+
+    def __init__(self, photo: Path, size: int) -> None:
+        super().__init__(photo, size)
+        keep_memory()
+        fused = self.network.fast
+        assert isinstance(fused, Fire)
+        self.trunk, self.lit = fused.trunk, fused.lit
+
+    def features(self) -> tuple[np.ndarray, np.ndarray]:
+        config = superfeat.ExtractConfig(max_side=self.size)
+        (found,) = superfeat.extract(self.network, [self.photo], config, workers=1)
+        return found.vectors, found.strengths
+
+
+def serve(kind: type[Plain], photo: Path, size: int, pipe: Connection) -> None:
+    """Answers the questions that come through the pipe."""
+    torch.set_num_threads(1)
     with torch.inference_mode():
-        maps = [fused.trunk(x) for x in scaled]
-        for _ in range(rounds):
-            times["gemm"].append(cpu_seconds(lambda: a @ b, 5))
-            times["plain"].append(cpu_seconds(theirs))
-            times["ours"].append(cpu_seconds(ours))
-            times["plain_trunk"].append(cpu_seconds(lambda: [plain.trunk(x) for x in scaled]))
-            times["trunk"].append(cpu_seconds(lambda: [fused.trunk(x) for x in scaled]))
-            times["plain_lit"].append(cpu_seconds(lambda: [plain.lit(x) for x in maps]))
-            times["lit"].append(cpu_seconds(lambda: [fused.lit(x) for x in maps]))
-    median = {name: statistics.median(values) for name, values in times.items()}
-    flops = sum(trunk_flops(network, x.shape[-2], x.shape[-1]) for x in scaled)
-    peak = 2 * GEMM**3 / median["gemm"]
+        runner = kind(photo, size)
+        runner.prepare()
+        while (question := pipe.recv()) != "end":
+            pipe.send(runner.features() if question == "features" else runner.seconds(question))
+
+
+def compare(photo: Path, size: int, rounds: int) -> dict[str, Any]:
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = {}, []
+    for name, kind in (("plain", Plain), ("ours", Ours)):
+        pipes[name], theirs = context.Pipe()
+        processes.append(context.Process(target=serve, args=(kind, photo, size, theirs), daemon=True))
+        processes[-1].start()
+
+    def ask(name: str, question: str) -> Any:
+        pipes[name].send(question)
+        return pipes[name].recv()
+
+    results = {name: ask(name, "features") for name in pipes}
+    times: dict[tuple[str, str], list[float]] = {}
+    for _ in range(rounds):
+        for question in ("gemm", "total", "trunk", "lit"):
+            for name in pipes:
+                times.setdefault((name, question), []).append(ask(name, question))
+    for pipe, process in zip(pipes.values(), processes, strict=True):
+        pipe.send("end")
+        process.join()
+    return summary(size, rounds, times, results)
+
+
+def summary(
+    size: int, rounds: int, times: dict[tuple[str, str], list[float]], results: dict[str, tuple[np.ndarray, np.ndarray]]
+) -> dict[str, Any]:
+    median = {key: statistics.median(values) for key, values in times.items()}
+    flops = sum(trunk_flops(*scaled_size(size * 3 // 4, size, scale)) for scale in SCALES)
+    peak = 2 * GEMM**3 / min(median["plain", "gemm"], median["ours", "gemm"])
+    total = median["ours", "total"]
+    parts = {part: median["ours", part] / total for part in ("trunk", "lit")}
     return {
         "size": size,
         "rounds": rounds,
-        "ratio": spread([p / o for p, o in zip(times["plain"], times["ours"], strict=True)]),
-        "ratio_trunk": round(median["plain_trunk"] / median["trunk"], 2),
-        "ratio_lit": round(median["plain_lit"] / median["lit"], 2),
-        "trunk_share_of_gemm_peak": round(flops / median["trunk"] / peak, 3),
-        "plain_trunk_share_of_gemm_peak": round(flops / median["plain_trunk"] / peak, 3),
-        "share_of_time": {
-            "trunk": round(median["trunk"] / median["ours"], 3),
-            "lit": round(median["lit"] / median["ours"], 3),
-            "rest": round(1 - (median["trunk"] + median["lit"]) / median["ours"], 3),
-        },
+        "ratio": spread([p / o for p, o in zip(times["plain", "total"], times["ours", "total"], strict=True)]),
+        "ratio_trunk": round(median["plain", "trunk"] / median["ours", "trunk"], 2),
+        "ratio_lit": round(median["plain", "lit"] / median["ours", "lit"], 2),
+        "trunk_share_of_gemm_peak": round(flops / median["ours", "trunk"] / peak, 3),
+        "plain_trunk_share_of_gemm_peak": round(flops / median["plain", "trunk"] / peak, 3),
+        "share_of_time": {**{k: round(v, 3) for k, v in parts.items()}, "rest": round(1 - sum(parts.values()), 3)},
         "difference": {
-            "strengths": relative(features.strengths, strengths.numpy()),
-            "vectors": relative(*matched(features, vectors.numpy(), strengths.numpy())),
+            "strengths": relative(results["ours"][1], results["plain"][1]),
+            "vectors": relative(*matched(results["ours"][0], *results["plain"])),
         },
     }
 
@@ -156,21 +202,21 @@ def relative(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(f"{np.abs(ours - theirs).max() / np.abs(theirs).max():.1e}")
 
 
-def matched(features: superfeat.Features, vectors: np.ndarray, strengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def matched(ours: np.ndarray, vectors: np.ndarray, strengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both lists of vectors without the few whose ranks swap because their strengths agree to the last digits."""
     gap = np.minimum(np.abs(np.diff(strengths, prepend=np.inf)), np.abs(np.diff(strengths, append=-np.inf)))
     clear = gap > 1e-5 * strengths
-    return features.vectors[clear], vectors[clear]
+    return ours[clear], vectors[clear]
 
 
-def trunk_flops(network: Network, height: int, width: int) -> int:
+def trunk_flops(height: int, width: int) -> int:
     total = 0
 
-    def count(module: Any, _: Any, output: torch.Tensor) -> None:
+    def count(module: Any, _: Any, output: Tensor) -> None:
         nonlocal total
         total += 2 * module.weight.numel() * output.shape[-2] * output.shape[-1]
 
-    trunk = ResNet(network.config.trunk.arch, network.config.trunk.stages).to("meta")
+    trunk = ResNet("resnet50", 3).to("meta")
     for module in trunk.modules():
         if isinstance(module, torch.nn.Conv2d):
             module.register_forward_hook(count)

@@ -106,11 +106,12 @@ def extract(
     flags |= {"upright": False if as_stored else None, "attention": "regions" if regions else None}
     config = overlay(config, {name: value for name, value in flags.items() if value is not None})
 
-    from superfeat.extraction import extract_to
+    from superfeat.extraction import extract_to, keep_memory
     from superfeat.feature_store import FeatureStore
     from superfeat.images import Skipped, list_photos
     from superfeat.weights import load_network
 
+    keep_memory()
     _limit_pixels(max_pixels)
     listing = list_photos(photos)
     if not listing.photos:
@@ -307,12 +308,14 @@ def whiten(
     workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn the PCA-whitening of NETWORK from PHOTOS."""
+    from superfeat.extraction import keep_memory
     from superfeat.images import list_photos
     from superfeat.weights import load_network, save_network
     from superfeat.whiten import fit_whitening
 
     if output.exists() and not overwrite:
         raise SuperfeatError(f"{output} exists already; choose another name or add --overwrite")
+    keep_memory()
     chosen = list_photos(photos).photos[:images]
     progress = Progress("learning from", len(chosen))
     skipped: list[Any] = []
