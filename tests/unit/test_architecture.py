@@ -1,7 +1,6 @@
 """The order of the modules: imports point one way, importing does nothing, the public surface stays small."""
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,7 +110,6 @@ def test_importing_does_not_load_torch() -> None:
     assert "torch" not in loaded_after("from superfeat import ExtractConfig, SuperfeatError, Features, FeatureStore")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("superfeat.cli") is None, reason="there is no command line yet")
 def test_the_command_line_does_not_load_torch() -> None:
     assert "torch" not in loaded_after("import superfeat; import superfeat.cli")
 

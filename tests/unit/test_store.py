@@ -201,4 +201,4 @@ def test_the_lock_goes_with_an_error(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), writer_lock(tmp_path):
         raise ZeroDivisionError
     with writer_lock(tmp_path):
-        assert True
+        assert (tmp_path / ".lock").exists()
