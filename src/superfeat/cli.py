@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import superfeat
-from superfeat.config import PROFILES, ExtractConfig, overlay, parse_assignment, read_toml
+from superfeat.config import (
+    PROFILES,
+    WHITENED_DIM,
+    WHITENING_IMAGES,
+    ExtractConfig,
+    overlay,
+    parse_assignment,
+    read_toml,
+)
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -297,8 +305,8 @@ def get(name: str, source: str | None, as_json: bool) -> None:
 @click.argument("network")
 @click.argument("photos", nargs=-1, required=True)
 @click.option("--output", "-o", required=True, type=click.Path(path_type=Path), help="Folder for the finished network.")
-@click.option("--dim", default=128, show_default=True, help="Dimensions of a feature.")
-@click.option("--images", default=5000, show_default=True, help="How many photos to learn from at most.")
+@click.option("--dim", default=WHITENED_DIM, show_default=True, help="Dimensions of a feature.")
+@click.option("--images", default=WHITENING_IMAGES, show_default=True, help="How many photos to learn from at most.")
 @click.option("--max-side", default=ExtractConfig().max_side, show_default=True, help="Longest side in pixels.")
 @click.option("--overwrite", is_flag=True)
 @workers_option

@@ -17,6 +17,8 @@ else:
     import tomli as tomllib
 
 Settings = TypeVar("Settings")
+WHITENED_DIM = 128
+WHITENING_IMAGES = 5000
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
@@ -69,7 +71,7 @@ class NetworkConfig:
     method: Literal["fire", "how"] = "fire"
     trunk: TrunkConfig = TrunkConfig()
     lit: LitConfig | None = LitConfig()
-    whitened_dim: int | None = 128
+    whitened_dim: int | None = WHITENED_DIM
 
     def __post_init__(self) -> None:
         if (self.method == "fire") != (self.lit is not None):

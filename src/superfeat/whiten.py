@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from superfeat.config import ExtractConfig
+from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.extraction import Photos, as_photos, extract
 from superfeat.images import Skipped
@@ -16,8 +16,6 @@ from superfeat.nets.how import How
 from superfeat.nets.whitening import WhiteningFit
 from superfeat.weights import Network
 
-PAPER_DIM = 128
-PAPER_IMAGES = 5000
 EVERY_FEATURE = 1 << 30
 
 
@@ -38,8 +36,8 @@ def fit_whitening(
     network: Network,
     photos: Photos,
     *,
-    dim: int = PAPER_DIM,
-    images: int = PAPER_IMAGES,
+    dim: int = WHITENED_DIM,
+    images: int = WHITENING_IMAGES,
     max_side: int = ExtractConfig().max_side,
     workers: int | None = None,
     on_skip: Callable[[Skipped], None] | None = None,

@@ -43,7 +43,7 @@ class Lit(nn.Module):
         height, width = x.shape[-2:]
         places = self.norm_inputs(x.flatten(2).transpose(1, 2))  # (batch, places, inputs)
         # Forming keys and values costs places x inputs x dim; without them each round costs templates x inputs x dim.
-        # Same algebra, so take the cheaper one (the exporter's symbolic sizes keep the plain form).
+        # Same algebra, so take the cheaper one.
         cheaper_folded = height * width > self.rounds * len(self.templates)
         keys, values = (None, None) if cheaper_folded else (self.key(places), self.value(places))
         state = self.templates.expand(len(x), -1, -1)
