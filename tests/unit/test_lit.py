@@ -5,12 +5,14 @@ import torch
 
 import oracles
 from fixtures_recipe import absolute_error
+from superfeat.config import LitConfig
 from superfeat.nets.lit import Lit
 
 
 def test_the_papers_size() -> None:
     with torch.device("meta"):
-        lit = Lit(1024)
+        settings = LitConfig()
+        lit = Lit(1024, settings.templates, settings.rounds, settings.dim)
     assert sum(value.numel() for value in lit.parameters()) == 4_464_128
     assert (lit.templates.shape, lit.rounds) == ((256, 1024), 6)
 
@@ -58,14 +60,14 @@ def test_folding_keys_and_values_changes_neither_outputs_nor_gradients() -> None
 
 
 def test_templates_may_be_frozen() -> None:
-    lit = Lit(12, templates=5, dim=8, frozen_templates=True)
+    lit = Lit(12, rounds=6, templates=5, dim=8, frozen_templates=True)
     lit(torch.randn(1, 12, 2, 2))[0].sum().backward()
     assert lit.templates.grad is None
     assert lit.query.weight.grad is not None
 
 
 def test_the_gru_is_an_option() -> None:
-    plain, gru = Lit(12, templates=5, dim=8), Lit(12, templates=5, dim=8, update="gru")
+    plain, gru = Lit(12, rounds=6, templates=5, dim=8), Lit(12, rounds=6, templates=5, dim=8, update="gru")
     assert plain.gru is None
     assert gru.gru is not None
     assert {name.split(".")[0] for name in gru.state_dict()} - {name.split(".")[0] for name in plain.state_dict()} == {

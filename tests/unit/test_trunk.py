@@ -7,6 +7,7 @@ from torch import nn
 
 import oracles
 from fixtures_recipe import recipe, relative_error
+from superfeat.config import TrunkConfig
 from superfeat.nets.trunk import DEPTHS, BasicBlock, Bottleneck, ResNet
 
 # Parameters of torchvision's models without their classifier: published totals less those of `fc`.
@@ -25,7 +26,8 @@ def test_sizes_are_the_published_ones(arch: str) -> None:
 
 def test_the_papers_trunk() -> None:
     with torch.device("meta"):
-        trunk = ResNet()
+        settings = TrunkConfig()
+        trunk = ResNet(settings.arch, settings.stages)
     assert (count(trunk), trunk.stride, trunk.channels) == (8_543_296, 16, 1024)
 
 

@@ -18,9 +18,9 @@ class Lit(nn.Module):
     def __init__(
         self,
         inputs: int,
-        templates: int = 256,
-        rounds: int = 6,
-        dim: int = 1024,
+        templates: int,
+        rounds: int,
+        dim: int,
         update: Literal["residual", "gru"] = "residual",
         frozen_templates: bool = False,
     ) -> None:

@@ -93,8 +93,8 @@ class ResNet(nn.Module):
 
     def __init__(
         self,
-        arch: str = "resnet50",
-        stages: int = 3,
+        arch: str,
+        stages: int,
         stride_in_1x1: bool = False,
         normalisation: Normalisation = Normalisation(),  # noqa: B008 - an immutable tuple
     ) -> None:
