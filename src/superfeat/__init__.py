@@ -7,35 +7,53 @@ __version__ = "0.1.0"
 
 # Imported when first used, so that `import superfeat` and `superfeat --help` do not load torch.
 _HOMES = {
+    "Codebook": "codebook",
+    "CodebookConfig": "config",
     "ExtractConfig": "config",
     "FeatureStore": "feature_store",
     "Features": "features",
+    "ImageWords": "features",
+    "Index": "index",
+    "IndexConfig": "config",
     "Network": "weights",
+    "Ranking": "features",
+    "SearchConfig": "config",
     "SuperfeatError": "errors",
     "extract": "extraction",
     "extract_to": "extraction",
     "load_network": "weights",
     "save_network": "weights",
+    "train_codebook": "codebook",
 }
 __all__ = [
+    "Codebook",
+    "CodebookConfig",
     "ExtractConfig",
     "FeatureStore",
     "Features",
+    "ImageWords",
+    "Index",
+    "IndexConfig",
     "Network",
+    "Ranking",
+    "SearchConfig",
     "SuperfeatError",
     "__version__",
     "extract",
     "extract_to",
     "load_network",
     "save_network",
+    "train_codebook",
 ]
 
 if TYPE_CHECKING:
-    from superfeat.config import ExtractConfig
+    from superfeat.codebook import Codebook, train_codebook
+    from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, SearchConfig
     from superfeat.errors import SuperfeatError
     from superfeat.extraction import extract, extract_to
     from superfeat.feature_store import FeatureStore
-    from superfeat.features import Features
+    from superfeat.features import Features, ImageWords, Ranking
+    from superfeat.index import Index
     from superfeat.weights import Network, load_network, save_network
 
 

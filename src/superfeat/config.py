@@ -108,6 +108,44 @@ class ExtractConfig:
         return PROFILES[name]
 
 
+@dataclasses.dataclass(frozen=True)
+class CodebookConfig:
+    """k-means (METHOD of the paper: 65536 words, 10 rounds, at most 256 points per word)."""
+
+    words: int = 65536
+    rounds: int = 10
+    points_per_word: int = 256
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("words", "rounds", "points_per_word"):
+            _require(getattr(self, name) >= 1, f"codebook.{name}", getattr(self, name), "1 or more")
+        _require(self.seed >= 0, "codebook.seed", self.seed, "0 or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchConfig:
+    """How a query is compared: what may vary from search to search on the same index."""
+
+    assignments: int = 5  # words per query feature; an image in the index has one
+    alpha: float = 3.0  # selectivity: u^alpha
+    threshold: float = 0.0  # where u reaches it
+    idf: bool = False
+
+    def __post_init__(self) -> None:
+        _require(self.assignments >= 1, "search.assignments", self.assignments, "1 or more")
+        _require(self.alpha >= 0, "search.alpha", self.alpha, "0 or more")
+        _require(-1 <= self.threshold <= 1, "search.threshold", self.threshold, "between -1 and 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexConfig:
+    """What an index stores of each residual, and how it is searched unless told otherwise."""
+
+    kernel: Literal["binary", "real"] = "binary"
+    search: SearchConfig = SearchConfig()
+
+
 # `fast` was chosen on val_landmarks and ukbench50_val by benchmarks/profiles.py; docs/profiles.md has the table.
 PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),

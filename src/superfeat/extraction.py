@@ -286,5 +286,6 @@ def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractCo
         owners = np.repeat(np.arange(len(parts)), counts)
         maps = [_attention_map(parts[owners[index]], int(ids[index])) for index in chosen]
     return Features(
-        photo.name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps, pending.image_size
-    )
+        photo.name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps,
+        pending.image_size, network.digest,
+    )  # fmt: skip

@@ -75,6 +75,7 @@ class FeatureStore:
             name: _map_array(self.path, name, rows, width) for name, width in _widths(self.manifest).items()
         }
         self._by_name = {entry.name: entry for entry in self.entries}
+        self._network: str | None = self.manifest.get("network", {}).get("digest")
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -95,7 +96,7 @@ class FeatureStore:
     def _features(self, entry: Entry) -> Features:
         rows = slice(entry.first, entry.first + entry.count)
         arrays: dict[str, Any] = {key: array[rows] for key, array in self._arrays.items()}
-        return Features(name=entry.name, image_size=entry.size, **arrays)
+        return Features(name=entry.name, image_size=entry.size, network=self._network, **arrays)
 
     def verify(self) -> None:
         """Reads everything and compares the checksums; StoreError at the first image that is not as it was written."""

@@ -1,10 +1,13 @@
 """The values that cross borders: NumPy, immutable. torch stays on the far side of them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Int32
+from jaxtyping import Float32, Float64, Int32, Int64
+
+from superfeat.errors import SuperfeatError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,6 +27,7 @@ class Features:
     regions: Float32[np.ndarray, "n 4"] | None = None
     maps: Sequence[Float32[np.ndarray, "height width"]] | None = None
     image_size: tuple[int, int] | None = None  # width, height after the limit
+    network: str | None = None  # digest of the network that made them
 
     def __post_init__(self) -> None:
         n = len(self.vectors)
@@ -46,3 +50,54 @@ class Features:
         """What is stored on disk, by field name."""
         found = {"vectors": self.vectors, "strengths": self.strengths, "scales": self.scales, "ids": self.ids}
         return found if self.regions is None else {**found, "regions": self.regions}
+
+
+def require_vectors(values: object, what: str, dim: int | None = None) -> Float32[np.ndarray, "n dim"]:
+    """`values` as a float32 array of rows, or an error that says what is wrong with it."""
+    vectors = np.asarray(values)
+    if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.floating):
+        raise SuperfeatError(f"{what} must be an array of numbers (n, dim), not {vectors.dtype} {vectors.shape}")
+    if dim is not None and vectors.shape[1] != dim:
+        raise SuperfeatError(f"{what} have {vectors.shape[1]} dimensions, and {dim} are needed: another network?")
+    vectors = np.ascontiguousarray(vectors, np.float32)
+    if not np.isfinite(vectors).all():
+        raise SuperfeatError(f"{what} hold values that are not finite numbers; extract them again")
+    return vectors
+
+
+class Hit(NamedTuple):
+    """One image of a ranking."""
+
+    name: str
+    score: float
+    id: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ranking(Sequence[Hit]):
+    """The images found, best first; equal scores in the order of their ids."""
+
+    names: tuple[str, ...]
+    scores: Float64[np.ndarray, "n"]
+    ids: Int64[np.ndarray, "n"]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, place: int) -> Hit:  # type: ignore[override]
+        return Hit(self.names[place], float(self.scores[place]), int(self.ids[place]))
+
+    def __iter__(self) -> Iterator[Hit]:
+        return (self[place] for place in range(len(self)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ImageWords:
+    """An image as the index sees it: its words, ascending, and a code for each. Of a query or of an indexed image."""
+
+    words: Int32[np.ndarray, "m"]
+    codes: np.ndarray  # (m, bytes) uint8, or (m, dim) float32 with the real-valued kernel
+    codebook: str  # digest
+
+    def __len__(self) -> int:
+        return len(self.words)

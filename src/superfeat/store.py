@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from superfeat.errors import StoreError
 
 try:
@@ -77,6 +79,18 @@ def read_json(path: Path) -> Any:
             return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise StoreError(f"{path} is damaged: {error}") from error
+
+
+def read_array(path: Path, dtype: str, *, mapped: bool = False) -> np.ndarray:
+    """A .npy file of the expected type, or a StoreError; `mapped` reads its pages when they are used."""
+    with explained(path, "read"):
+        try:
+            array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise StoreError(f"{path} is damaged: {error}") from error
+    if array.dtype != np.dtype(dtype):
+        raise StoreError(f"{path} is damaged: its values are {array.dtype}, not {np.dtype(dtype)}")
+    return np.asarray(array)
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, overwrite: bool = False) -> None:

@@ -14,9 +14,20 @@ PACKAGE = Path(superfeat.__file__).parent
 # From the first words to the last edge; a module may import from its own group and from those before it.
 GROUPS = {
     "words": ("errors", "config", "features"),
-    "sums": ("nets",),
-    "goods": ("images", "unpickle", "store", "feature_store", "weights", "onnx"),
-    "stages": ("extraction", "whiten"),
+    "sums": ("nets", "kernel", "postings", "nearest"),
+    "goods": (
+        "images",
+        "unpickle",
+        "store",
+        "feature_store",
+        "weights",
+        "onnx",
+        "asmk_files",
+        "names",
+        "segments",
+        "journal",
+    ),
+    "stages": ("extraction", "whiten", "codebook", "snapshot", "contents", "writer", "index"),
     "edges": ("cli", "__main__"),
 }
 ORDER = list(GROUPS)

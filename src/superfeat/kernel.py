@@ -1,0 +1,285 @@
+"""ASMK arithmetic: aggregate residuals per word, binarise, compare, select, accumulate, rank. Arrays in, arrays out.
+
+Posting lists are given as three arrays: `starts` (one more than words), `ids` (16-bit image numbers within a
+segment, ascending in each list) and `codes`. Sums are integers where the selectivity is a table over distances, so
+they do not depend on the order of addition. Every score array has room for all 65536 ids, so that no damaged file can
+make a loop write outside of it.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numba
+import numpy as np
+from jaxtyping import Float32, Float64, Int, Int32, Int64, UInt8, UInt16, UInt32, UInt64
+from numba import types
+from numba.extending import intrinsic
+
+SEGMENT_IMAGES = 1 << 16
+EPSILON = 1e-6  # of the real kernel's normalisation
+FRACTION_BITS = 40  # of selectivities that are not exact integers
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """Machine code at first use, kept on disk for the next process where there is a place for it; frees the GIL."""
+    try:
+        made: Function = numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        made = numba.njit(nogil=True)(function)
+    return made
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _ones(typing_context: Any, value: Any) -> Any:
+    """The number of set bits of a 64-bit integer: one instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+# -- An image: its features -> its words and their residuals
+
+
+def aggregate(
+    vectors: Float32[np.ndarray, "n dim"], words: Int32[np.ndarray, "n k"], centroids: Float32[np.ndarray, "words dim"]
+) -> tuple[Int32[np.ndarray, "m"], Float32[np.ndarray, "m dim"]]:
+    """Distinct words, ascending, and in each the sum of (feature - centroid) over the features that go to it."""
+    order = np.argsort(words, axis=None, kind="stable")
+    flat = words.ravel()[order]
+    first = np.flatnonzero(np.diff(flat, prepend=-1))
+    sums = np.zeros((len(first), vectors.shape[1]), np.float32)
+    _sum_residuals(vectors, order // max(words.shape[1], 1), flat, first, centroids, sums)
+    return flat[first], sums
+
+
+@compiled
+def _sum_residuals(vectors: Any, rows: Any, words: Any, first: Any, centroids: Any, sums: Any) -> None:
+    for number in range(len(first)):
+        end = first[number + 1] if number + 1 < len(first) else len(words)
+        for position in range(first[number], end):
+            for axis in range(vectors.shape[1]):
+                sums[number, axis] += vectors[rows[position], axis] - centroids[words[position], axis]
+
+
+def code_bytes(dim: int) -> int:
+    """Bytes of a binary code: a bit per dimension, in whole 64-bit words."""
+    return (dim + 63) // 64 * 8
+
+
+def binarise(sums: Float32[np.ndarray, "m dim"]) -> UInt8[np.ndarray, "m bytes"]:
+    """A bit per dimension, set where the residual is above zero. The first dimension is the highest bit of byte 0."""
+    codes = np.zeros((len(sums), code_bytes(sums.shape[1])), np.uint8)
+    bits = np.packbits(sums > 0, axis=1)
+    codes[:, : bits.shape[1]] = bits
+    return codes
+
+
+def normalise_residuals(sums: Float32[np.ndarray, "m dim"]) -> Float32[np.ndarray, "m dim"]:
+    """The codes of the real-valued kernel: residuals of length one."""
+    norms = np.sqrt(np.square(sums, dtype=np.float32).sum(axis=1, keepdims=True))
+    return np.asarray(sums / (norms + np.float32(EPSILON)), np.float32)
+
+
+def hamming(a: UInt8[np.ndarray, "m bytes"], b: UInt8[np.ndarray, "n bytes"]) -> Int64[np.ndarray, "m n"]:
+    """How many bits differ, all pairs."""
+    return np.asarray(np.bitwise_count(a[:, None, :] ^ b[None, :, :]).sum(axis=2, dtype=np.int64))
+
+
+# -- Selectivity
+
+
+class Selectivity(NamedTuple):
+    """What a pair of codes at Hamming distance h adds to a score: `table[h] / scale`, in whole numbers."""
+
+    table: Int64[np.ndarray, "distances"]
+    scale: float
+
+
+def power_selectivity(dim: int, alpha: float, threshold: float) -> Selectivity:
+    """u^alpha where u = 1 - 2 h / dim reaches the threshold, else 0; negative u keeps its sign.
+
+    Whole powers are exact: u = (dim - 2h) / dim. Others are rounded to 2^-40.
+    """
+    halves = 2 if dim % 2 == 0 else 1
+    steps = [(dim - 2 * distance) // halves for distance in range(dim + 1)]
+    whole = dim // halves
+    kept = [step / whole >= threshold for step in steps]
+    if alpha == int(alpha) and whole ** int(alpha) < 1 << FRACTION_BITS:
+        scale: int = whole ** int(alpha)
+        values = [int(math.copysign(abs(step) ** int(alpha), step)) for step in steps]
+    else:
+        scale = 1 << FRACTION_BITS
+        values = [round(math.copysign(abs(step / whole) ** alpha, step) * scale) for step in steps]
+    table = [value if keep else 0 for value, keep in zip(values, kept, strict=True)]
+    return Selectivity(np.asarray(table, np.int64), float(scale))
+
+
+def table_selectivity(values: Float64[np.ndarray, "distances"]) -> Selectivity:
+    """Any table over the distances 0 to dim, falling or level, rounded to 2^-40 of its largest value."""
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    scale = float(1 << FRACTION_BITS) / largest
+    return Selectivity(np.round(np.asarray(values, np.float64) * scale).astype(np.int64), scale)
+
+
+# -- Search: posting lists -> sums -> the best images
+
+
+class Postings(NamedTuple):
+    """The lists of one segment; codes are 64-bit words (binary) or float32 rows (real)."""
+
+    starts: UInt32[np.ndarray, "words_1"]
+    ids: UInt16[np.ndarray, "postings"]
+    codes: UInt64[np.ndarray, "postings parts"] | Float32[np.ndarray, "postings dim"]
+
+
+def accumulate(
+    postings: Postings,
+    words: Int32[np.ndarray, "m"],
+    codes: UInt64[np.ndarray, "m parts"],
+    selectivity: Selectivity,
+) -> Int[np.ndarray, "ids"]:
+    """For each id of the segment the sum of table[distance] over the words that it shares with the query."""
+    largest = int(np.abs(selectivity.table).max(initial=0))
+    narrow = largest * max(len(words), 1) < 1 << 31  # half the memory to write to, where it cannot overflow
+    kind = np.int32 if narrow else np.int64
+    sums = np.zeros(SEGMENT_IMAGES, kind)
+    _accumulate(*postings, words, codes, selectivity.table.astype(kind), sums)
+    return sums
+
+
+@compiled
+def _accumulate(
+    starts: Any, ids: Any, stored: Any, words: Any, codes: Any, table: Any, sums: Any
+) -> None:  # pragma: no cover
+    parts = codes.shape[1]
+    for number in range(len(words)):
+        begin, end = starts[words[number]], starts[words[number] + 1]
+        if parts == 2:  # 128 bits, the usual length, without an inner loop
+            high, low = codes[number, 0], codes[number, 1]
+            for place in range(begin, end):
+                distance = _ones(stored[place, 0] ^ high) + _ones(stored[place, 1] ^ low)
+                sums[ids[place]] += table[distance]
+        else:
+            for place in range(begin, end):
+                distance = np.uint64(0)
+                for part in range(parts):
+                    distance += _ones(stored[place, part] ^ codes[number, part])
+                sums[ids[place]] += table[distance]
+
+
+def accumulate_weighted(
+    postings: Postings,
+    words: Int32[np.ndarray, "m"],
+    codes: UInt64[np.ndarray, "m parts"],
+    selectivity: Selectivity,
+    weights: Float64[np.ndarray, "m"],
+) -> Float64[np.ndarray, "ids"]:
+    """The same with a weight per word (IDF), in the order of the words: the same bits however images are split."""
+    sums = np.zeros(SEGMENT_IMAGES)
+    _accumulate_weighted(*postings, words, codes, selectivity.table / selectivity.scale, weights, sums)
+    return sums
+
+
+@compiled
+def _accumulate_weighted(
+    starts: Any, ids: Any, stored: Any, words: Any, codes: Any, table: Any, weights: Any, sums: Any
+) -> None:  # pragma: no cover
+    for number in range(len(words)):
+        for place in range(starts[words[number]], starts[words[number] + 1]):
+            distance = np.uint64(0)
+            for part in range(codes.shape[1]):
+                distance += _ones(stored[place, part] ^ codes[number, part])
+            sums[ids[place]] += weights[number] * table[distance]
+
+
+def accumulate_real(
+    postings: Postings,
+    words: Int32[np.ndarray, "m"],
+    codes: Float32[np.ndarray, "m dim"],
+    alpha: float,
+    threshold: float,
+    weights: Float64[np.ndarray, "m"],
+) -> Float64[np.ndarray, "ids"]:
+    """The real-valued kernel: weight * u^alpha for u = cosine of the residuals where it reaches the threshold."""
+    sums = np.zeros(SEGMENT_IMAGES)
+    _accumulate_real(*postings, words, codes, float(alpha), float(threshold), weights, sums)
+    return sums
+
+
+@compiled
+def _accumulate_real(
+    starts: Any, ids: Any, stored: Any, words: Any, codes: Any, alpha: Any, threshold: Any, weights: Any, sums: Any
+) -> None:  # pragma: no cover
+    for number in range(len(words)):
+        for place in range(starts[words[number]], starts[words[number] + 1]):
+            cosine = 0.0
+            for axis in range(codes.shape[1]):
+                cosine += float(stored[place, axis]) * float(codes[number, axis])
+            if cosine >= threshold:
+                power = abs(cosine) ** alpha
+                sums[ids[place]] += weights[number] * (power if cosine >= 0 else -power)
+
+
+class Best(NamedTuple):
+    """The best images of a segment, best first."""
+
+    ids: Int64[np.ndarray, "k"]
+    scores: Float64[np.ndarray, "k"]
+
+
+def best_images(
+    sums: Int[np.ndarray, "ids"] | Float64[np.ndarray, "ids"],
+    norms: Float64[np.ndarray, "images"],
+    wanted: UInt8[np.ndarray, "images"],
+    scale: float,
+    top: int,
+) -> Best:
+    """The `top` images by sum / scale / norm among those `wanted`; equal scores rank by id."""
+    top = min(top, len(norms))
+    scores, ids = np.empty(top), np.empty(top, np.int64)
+    count = _select(sums, norms, wanted, scale, scores, ids)
+    order = np.lexsort((ids[:count], -scores[:count]))
+    return Best(ids[:count][order], scores[:count][order])
+
+
+@compiled
+def _select(sums: Any, norms: Any, wanted: Any, scale: Any, scores: Any, ids: Any) -> int:  # pragma: no cover
+    """A heap whose root is the worst image kept. Ids come in ascending order, so an equal score never displaces."""
+    top, count = len(scores), 0
+    if top == 0:
+        return 0
+    for image in range(len(norms)):
+        if not wanted[image]:
+            continue
+        score = sums[image] / (scale * norms[image])
+        if count < top:
+            child = count
+            count += 1
+            while child > 0:
+                parent = (child - 1) // 2
+                if scores[parent] < score or (scores[parent] == score and ids[parent] > image):
+                    break
+                scores[child], ids[child] = scores[parent], ids[parent]
+                child = parent
+            scores[child], ids[child] = score, image
+        elif score > scores[0]:
+            place = 0
+            while True:
+                child = 2 * place + 1
+                if child >= top:
+                    break
+                right = child + 1
+                if right < top and (
+                    scores[right] < scores[child] or (scores[right] == scores[child] and ids[right] > ids[child])
+                ):
+                    child = right
+                if scores[child] > score or (scores[child] == score and ids[child] < image):
+                    break
+                scores[place], ids[place] = scores[child], ids[child]
+                place = child
+            scores[place], ids[place] = score, image
+    return count

@@ -1,0 +1,136 @@
+"""Who the images of a segment are: a small SQLite file, written once and then only read."""
+
+import errno
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from superfeat.errors import StoreError
+
+SCHEMA = """
+CREATE TABLE images (number INTEGER PRIMARY KEY, name NOT NULL, content INTEGER NOT NULL, meta TEXT);
+CREATE UNIQUE INDEX by_name ON images (name);
+"""
+MOST_VARIABLES = 500  # of one SQL statement
+
+
+class Image(NamedTuple):
+    """What the index knows of an image besides its words."""
+
+    name: str
+    content: int  # a digest of its words and codes
+    meta: dict[str, Any]
+
+
+def _to_sql(name: str) -> str | bytes:
+    """Text, or bytes for a file name that is not Unicode."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode(errors="surrogateescape")
+    return name
+
+
+def _from_sql(name: str | bytes) -> str:
+    return name if isinstance(name, str) else name.decode(errors="surrogateescape")
+
+
+def write_names(path: Path, images: Iterable[Image]) -> None:
+    """Writes the file; the caller makes it durable and known."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.executescript(f"BEGIN; {SCHEMA}")
+            rows = (
+                (number, _to_sql(image.name), image.content, json.dumps(image.meta) if image.meta else None)
+                for number, image in enumerate(images)
+            )
+            connection.executemany("INSERT INTO images VALUES (?, ?, ?, ?)", rows)
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        full = "full" in str(error)
+        raise OSError(errno.ENOSPC if full else errno.EIO, str(error), str(path)) from error
+
+
+class Names:
+    """Read access; it stays usable when the file is removed by a later compaction."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+            self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read {path}: {error}") from error
+        found = self._query("SELECT count(*), max(number) FROM images")[0]
+        if found != (count, count - 1):
+            raise StoreError(f"{path} is damaged: it names {found[0]} images, not {count}")
+
+    def __del__(self) -> None:
+        if hasattr(self, "_connection"):
+            self._connection.close()
+
+    def _query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        try:
+            with self._lock:
+                return self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path} is damaged: {error}; run superfeat verify") from error
+
+    def find(self, name: str) -> int | None:
+        """The number of the image of that name within its segment."""
+        rows = self._query("SELECT number FROM images WHERE name = ?", (_to_sql(name),))
+        return int(rows[0][0]) if rows else None
+
+    def names_of(self, numbers: Sequence[int]) -> dict[int, str]:
+        """Names by number."""
+        found: dict[int, str] = {}
+        for first in range(0, len(numbers), MOST_VARIABLES):
+            some = [int(number) for number in numbers[first : first + MOST_VARIABLES]]
+            marks = ",".join("?" * len(some))
+            rows = self._query(f"SELECT number, name FROM images WHERE number IN ({marks})", some)
+            found |= {number: _from_sql(name) for number, name in rows}
+        return found
+
+    def get(self, number: int) -> Image:
+        """One image."""
+        rows = self._query("SELECT name, content, meta FROM images WHERE number = ?", (number,))
+        if not rows:
+            raise StoreError(f"{self.path} is damaged: it has no image {number}; run superfeat verify")
+        return _image(*rows[0])
+
+    def __iter__(self) -> Iterator[Image]:
+        """All images in the order of their numbers."""
+        return (_image(*row) for row in self._query("SELECT name, content, meta FROM images ORDER BY number"))
+
+
+def _image(name: str | bytes, content: int, meta: str | None) -> Image:
+    return Image(_from_sql(name), content, json.loads(meta) if meta else {})
+
+
+class MemoryNames:
+    """The same for images that are still in the journal."""
+
+    def __init__(self, images: Sequence[Image]) -> None:
+        self._images = images
+        self._numbers = {image.name: number for number, image in enumerate(images)}  # the latest of a name
+
+    def find(self, name: str) -> int | None:
+        return self._numbers.get(name)
+
+    def names_of(self, numbers: Sequence[int]) -> dict[int, str]:
+        return {int(number): self._images[number].name for number in numbers}
+
+    def get(self, number: int) -> Image:
+        return self._images[number]
+
+    def __iter__(self) -> Iterator[Image]:
+        return iter(self._images)

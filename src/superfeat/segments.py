@@ -1,0 +1,182 @@
+"""A segment: up to 65536 images as word-sorted postings. Built in memory, written once, then mapped and only read."""
+
+import dataclasses
+import itertools
+import os
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int32, Int64, UInt32
+
+from superfeat.errors import StoreError
+from superfeat.features import ImageWords
+from superfeat.kernel import SEGMENT_IMAGES, Postings, code_bytes
+from superfeat.names import Image, MemoryNames, Names, write_names
+from superfeat.postings import check_ids, check_starts, find_postings, join_postings, sort_postings
+from superfeat.store import explained, read_array, sync, sync_folder
+
+SEGMENT_BYTES = 1 << 30  # of the codes: what building one needs in memory
+DTYPES = {"starts": "<u4", "ids": "<u2", "images": "<i8", "sizes": "<u4"}
+READ_AT_ONCE = 1 << 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """What all segments of an index have in common."""
+
+    words: int
+    dim: int
+    binary: bool
+    codebook: str  # digest
+
+    @property
+    def code_shape(self) -> tuple[int, str]:
+        """Values per code, and their type on disk."""
+        return (code_bytes(self.dim), "|u1") if self.binary else (self.dim, "<f4")
+
+    @property
+    def posting_bytes(self) -> int:
+        width, kind = self.code_shape
+        return width * np.dtype(kind).itemsize + 2
+
+    @property
+    def most_postings(self) -> int:
+        return min(SEGMENT_BYTES // self.posting_bytes, (1 << 32) - 1)
+
+    def for_scan(self, codes: np.ndarray) -> np.ndarray:
+        """Codes as the kernel reads them: whole 64-bit words."""
+        return np.ascontiguousarray(codes).view(np.uint64) if self.binary else codes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Segment:
+    """`images` holds the stable ids of its images, ascending; `sizes` how many words each has."""
+
+    layout: Layout
+    postings: Postings
+    images: Int64[np.ndarray, "images"]
+    sizes: UInt32[np.ndarray, "images"]
+    names: Names | MemoryNames
+    folder: str | None = None  # its number on disk; None while it is only in memory
+    norms: Float64[np.ndarray, "images"] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norms", np.sqrt(np.maximum(self.sizes, 1)))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def prefetch(self, words: Int32[np.ndarray, "m"]) -> None:
+        """Asks the system to read the lists of these words now, all at once, if they are on disk and not in memory."""
+
+    def words_of(self, number: int) -> ImageWords:
+        """The words and codes of one of its images."""
+        words, places = find_postings(self.postings, number)
+        codes = np.ascontiguousarray(self.postings.codes[places])
+        stored = codes.view(np.uint8) if self.layout.binary else codes
+        return ImageWords(words, stored, self.layout.codebook)
+
+
+def build_segment(
+    layout: Layout, ids: Sequence[int], images: Sequence[Image], contents: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> Segment:
+    """From the words and codes of each image."""
+    assert len(ids) <= SEGMENT_IMAGES
+    sizes = np.asarray([len(words) for words, _ in contents], np.int64)
+    width, kind = layout.code_shape
+    words = np.concatenate([words for words, _ in contents] or [np.empty(0, np.int32)])
+    codes = np.concatenate([codes for _, codes in contents] or [np.empty((0, width), kind)])
+    postings = sort_postings(words.astype(np.int32), sizes, layout.for_scan(codes), layout.words)
+    return Segment(layout, postings, np.asarray(ids, np.int64), sizes.astype(np.uint32), MemoryNames(list(images)))
+
+
+def join_segments(parts: Sequence[Segment], kept: Sequence[Bool[np.ndarray, "images"]]) -> Segment:
+    """One segment of the kept images, in the order given; of the others nothing remains."""
+    postings = join_postings([part.postings for part in parts], kept)
+    images = np.concatenate([part.images[keep] for part, keep in zip(parts, kept, strict=True)])
+    sizes = np.concatenate([part.sizes[keep] for part, keep in zip(parts, kept, strict=True)])
+    rows = [list(itertools.compress(part.names, keep)) for part, keep in zip(parts, kept, strict=True)]
+    names = MemoryNames(list(itertools.chain.from_iterable(rows)))
+    return Segment(parts[0].layout, postings, images, sizes, names)
+
+
+def write_segment(segment: Segment, folder: Path) -> dict[str, Any]:
+    """Writes and syncs a segment's folder; returns what the manifest says of it."""
+    stored = segment.postings.codes
+    arrays = {
+        "starts": segment.postings.starts,
+        "ids": segment.postings.ids,
+        "codes": stored.view(np.uint8) if segment.layout.binary else stored,
+        "images": segment.images,
+        "sizes": segment.sizes,
+    }
+    with explained(folder):
+        folder.mkdir(parents=True)
+        for name, array in arrays.items():
+            with (folder / f"{name}.npy").open("wb") as file:
+                np.save(file, array)
+                sync(file)
+        write_names(folder / "names.sqlite", segment.names)
+        with (folder / "names.sqlite").open("rb") as file:
+            os.fsync(file.fileno())
+        sync_folder(folder)
+        sync_folder(folder.parent)
+        files = {
+            path.name: {"bytes": path.stat().st_size, "crc32": checksum(path)} for path in sorted(folder.iterdir())
+        }
+    return {
+        "folder": folder.name,
+        "images": len(segment),
+        "postings": len(segment.postings.ids),
+        "first": int(segment.images[0]) if len(segment) else 0,
+        "files": files,
+    }
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file."""
+    total = 0
+    with path.open("rb") as file:
+        while block := file.read(READ_AT_ONCE):
+            total = zlib.crc32(block, total)
+    return total
+
+
+def open_segment(layout: Layout, path: Path, facts: dict[str, Any]) -> Segment:
+    """Maps a segment. Sizes and the small arrays are checked here, the large ones by `verify_segment`."""
+    for name, file in facts["files"].items():
+        with explained(path / name, "read"):
+            size = (path / name).stat().st_size
+        if size != file["bytes"]:
+            raise StoreError(f"{path / name} is damaged: it has {size} bytes, not {file['bytes']}")
+    width, kind = layout.code_shape
+    small = {name: read_array(path / f"{name}.npy", DTYPES[name]) for name in ("starts", "images", "sizes")}
+    ids = read_array(path / "ids.npy", DTYPES["ids"], mapped=True)
+    codes = read_array(path / "codes.npy", kind, mapped=True)
+    images, postings = facts["images"], facts["postings"]
+    shapes = [array.shape for array in (small["starts"], small["images"], small["sizes"], ids, codes)]
+    if shapes != [(layout.words + 1,), (images,), (images,), (postings,), (postings, width)]:
+        raise StoreError(f"{path} is damaged: its arrays do not have the shapes that the manifest says")
+    wrong = check_starts(small["starts"], postings)
+    if wrong is None and bool((np.diff(small["images"]) <= 0).any()):
+        wrong = "its images are not in order"
+    if wrong is not None:
+        raise StoreError(f"{path} is damaged: {wrong}; run superfeat verify")
+    names = Names(path / "names.sqlite", images)
+    lists = Postings(small["starts"], ids, layout.for_scan(codes))
+    return Segment(layout, lists, small["images"], small["sizes"], names, path.name)
+
+
+def verify_segment(segment: Segment, path: Path, facts: dict[str, Any]) -> Iterable[str]:
+    """Yields the name of each file found whole; StoreError at the first that is not."""
+    for name, file in facts["files"].items():
+        with explained(path / name, "read"):
+            if checksum(path / name) != file["crc32"]:
+                raise StoreError(f"{path / name} is damaged: its checksum is not the one it was written with")
+        yield name
+    wrong = check_ids(segment.postings, segment.sizes)
+    if wrong is not None:
+        raise StoreError(f"{path} is damaged: {wrong}")

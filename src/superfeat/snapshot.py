@@ -1,0 +1,165 @@
+"""The images of an index at one moment, and the search over them. Searching changes nothing."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from superfeat.config import SearchConfig
+from superfeat.errors import SuperfeatError
+from superfeat.features import ImageWords, Ranking
+from superfeat.kernel import (
+    Best,
+    Selectivity,
+    accumulate,
+    accumulate_real,
+    accumulate_weighted,
+    best_images,
+    power_selectivity,
+    table_selectivity,
+)
+from superfeat.nearest import run_all
+from superfeat.postings import count_images, weight_sums
+from superfeat.segments import Layout, Segment
+
+Mask = Bool[np.ndarray, "images"]
+
+
+class Weights(NamedTuple):
+    """IDF: a weight for each word, and for each segment the norms of its images."""
+
+    words: Float64[np.ndarray, "words"]
+    norms: list[Float64[np.ndarray, "images"]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Segments in the order of their ids, and which of their images are alive."""
+
+    layout: Layout
+    segments: tuple[Segment, ...]
+    alive: tuple[Mask, ...]
+
+    def __len__(self) -> int:
+        return sum(int(mask.sum()) for mask in self.alive)
+
+    def locate(self, image: int) -> tuple[int, int] | None:
+        """Segment and number within it of the living image with that id."""
+        for place, numbers in self._places(np.asarray([image], np.int64)).items():
+            number = int(numbers[0])
+            segment = self.segments[place]
+            if number < len(segment) and segment.images[number] == image and self.alive[place][number]:
+                return place, number
+        return None
+
+    def _places(self, ids: Int64[np.ndarray, "n"]) -> dict[int, Int64[np.ndarray, "k"]]:
+        """Ids by segment, as numbers within it; segments hold rising ranges of ids."""
+        firsts = [segment.images[0] for segment in self.segments]
+        places = np.searchsorted(firsts, ids, side="right") - 1
+        return {
+            int(place): np.searchsorted(self.segments[place].images, ids[places == place])
+            for place in np.unique(places[places >= 0])
+        }
+
+    def find(self, name: str) -> int | None:
+        """The id of the living image of that name."""
+        for place in range(len(self.segments) - 1, -1, -1):
+            number = self.segments[place].names.find(name)
+            if number is not None and self.alive[place][number]:
+                return int(self.segments[place].images[number])
+        return None
+
+    def ids(self) -> Int64[np.ndarray, "n"]:
+        """Of all living images, ascending."""
+        parts = [segment.images[mask] for segment, mask in zip(self.segments, self.alive, strict=True)]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def names(self, ids: Sequence[int] | Int64[np.ndarray, "n"]) -> list[str]:
+        """Names of living images, in the order of the ids given."""
+        wanted = np.asarray(ids, np.int64)
+        found: dict[int, str] = {}
+        for place, numbers in self._places(wanted).items():
+            images = self.segments[place].images
+            by_number = self.segments[place].names.names_of(numbers.tolist())
+            found |= {int(images[number]): name for number, name in by_number.items()}
+        return [found[int(image)] for image in wanted]
+
+    @functools.cached_property
+    def weights(self) -> Weights:
+        """Of the living images: log(images / images with the word)^2, and 1 for a word that no image has."""
+        counts = np.zeros(self.layout.words, np.int64)
+        for segment, mask in zip(self.segments, self.alive, strict=True):
+            counts += count_images(segment.postings, mask)
+        words = np.ones(self.layout.words)
+        seen = counts > 0
+        words[seen] = np.log(len(self) / counts[seen]) ** 2
+        sums = [weight_sums(segment.postings, words, len(segment)) for segment in self.segments]
+        return Weights(words, [np.sqrt(np.where(part > 0, part, 1.0)) for part in sums])
+
+    def search(
+        self, query: ImageWords, config: SearchConfig, *, top: int | None = None, only: Sequence[Mask] | None = None,
+        table: np.ndarray | None = None, workers: int = 1,
+    ) -> Ranking:  # fmt: skip
+        """The best `top` images (all, if None) among those of `only`; a `table` replaces alpha and threshold."""
+        query = self._require_query(query)
+        selectivity = self._selectivity(config, table)
+        masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))
+        found: list[Best | None] = [None] * len(self.segments)
+
+        def work(place: int) -> None:
+            found[place] = self._search_segment(place, query, config, selectivity, masks[place], top)
+
+        run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
+        return self._ranking(found, top)
+
+    def _require_query(self, query: ImageWords) -> ImageWords:
+        if query.codebook != self.layout.codebook:
+            raise SuperfeatError(
+                f"the query's words are of another codebook ({query.codebook[:12]}…) than the index's "
+                f"({self.layout.codebook[:12]}…); assign its features with this index"
+            )
+        return query
+
+    def _selectivity(self, config: SearchConfig, table: np.ndarray | None) -> Selectivity:
+        if table is None:
+            return power_selectivity(self.layout.dim, config.alpha, config.threshold)
+        values = np.asarray(table, np.float64)
+        if not self.layout.binary or values.shape != (self.layout.dim + 1,) or not np.isfinite(values).all():
+            raise SuperfeatError(
+                f"a selectivity table needs {self.layout.dim + 1} finite numbers, one per Hamming distance, and an "
+                "index with the binary kernel"
+            )
+        return table_selectivity(values)
+
+    def _search_segment(
+        self, place: int, query: ImageWords, config: SearchConfig, selectivity: Selectivity, mask: Mask,
+        top: int | None,
+    ) -> Best:  # fmt: skip
+        segment, codes = self.segments[place], self.layout.for_scan(query.codes)
+        segment.prefetch(query.words)
+        weights = self.weights.words[query.words] if config.idf else np.ones(len(query))
+        norms = self.weights.norms[place] if config.idf else segment.norms
+        scale = 1.0
+        if not self.layout.binary:
+            alpha, threshold = config.alpha, config.threshold
+            sums = accumulate_real(segment.postings, query.words, codes, alpha, threshold, weights)
+        elif config.idf:
+            sums = accumulate_weighted(segment.postings, query.words, codes, selectivity, weights)
+        else:
+            sums = accumulate(segment.postings, query.words, codes, selectivity)
+            scale = selectivity.scale
+        total = float(weights.sum())
+        norm = np.sqrt(total) if total > 0 else 1.0
+        return best_images(sums, norms, mask, scale * norm, len(segment) if top is None else top)
+
+    def _ranking(self, found: Sequence[Best | None], top: int | None) -> Ranking:
+        parts = [(place, best) for place, best in enumerate(found) if best is not None]
+        if not parts:
+            return Ranking((), np.empty(0), np.empty(0, np.int64))
+        scores = np.concatenate([best.scores for _, best in parts])
+        ids = np.concatenate([self.segments[place].images[best.ids] for place, best in parts])
+        order = np.lexsort((ids, -scores))[:top]
+        return Ranking(tuple(self.names(ids[order])), scores[order], ids[order])

@@ -1,0 +1,141 @@
+"""How an index changes on disk: records into the journal, the journal into a segment, segments into larger ones.
+
+Every step writes new files, syncs them, and then replaces the manifest as a whole; only then are the old files removed.
+Whatever a killed writer left behind is swept away by the next one.
+"""
+
+import contextlib
+import shutil
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from superfeat.contents import MANIFEST, SEGMENTS, Contents, compact_groups, next_join, read_manifest
+from superfeat.journal import HEADER, Record, append, new_journal
+from superfeat.segments import Segment, join_segments, write_segment
+from superfeat.store import explained, sync, write_json
+
+JOURNAL, DEAD = "journal-{:06}", "dead-{:06}.npy"
+
+
+def is_current(path: Path, contents: Contents) -> bool:
+    """Whether nobody else has changed the index since `contents` were read."""
+    with explained(path, "read"):
+        manifest = read_manifest(path)
+        return manifest == contents.manifest and (path / manifest["journal"]).stat().st_size == contents.end
+
+
+def sweep(path: Path, manifest: dict[str, Any]) -> None:
+    """Removes what the manifest does not name: the leavings of a killed writer."""
+    dead = manifest["dead"]
+    files = {manifest["journal"], dead["file"] if dead else None}
+    folders = {facts["folder"] for facts in manifest["segments"]}
+    with explained(path):
+        for pattern in ("journal-*", "dead-*", f".{MANIFEST}.*"):
+            for file in path.glob(pattern):
+                if file.name not in files:
+                    file.unlink(missing_ok=True)
+        for folder in (path / SEGMENTS).iterdir():
+            if folder.name not in folders:
+                shutil.rmtree(folder)
+
+
+def write_records(path: Path, contents: Contents, records: Sequence[Record], bulk: bool) -> Contents:
+    """Makes the records safe; returns the contents to go on with."""
+    contents.end = append(path / contents.manifest["journal"], contents.end, records)
+    for record in records:
+        contents.apply(record)
+    return seal(path, contents) if contents.tail_is_full(bulk) else contents
+
+
+def seal(path: Path, contents: Contents) -> Contents:
+    """The journal becomes a segment, and small segments are joined."""
+    number = contents.manifest["next_file"]
+    segments = list(contents.manifest["segments"])
+    tail = contents.tail_segment()
+    with _undone_on_failure(path):
+        if tail is not None:
+            segments.append(write_segment(tail, path / SEGMENTS / f"{number:06}"))
+        contents = _commit(path, contents, segments, number + 1, fresh_journal=True)
+    while (group := next_join(contents.segments, contents.alive, contents.layout)) is not None:
+        contents = join(path, contents, group)
+    return contents
+
+
+def join(path: Path, contents: Contents, group: slice) -> Contents:
+    """One segment in the place of several; their dead images are gone."""
+    number = contents.manifest["next_file"]
+    segments = list(contents.manifest["segments"])
+    parts, masks = contents.segments[group], contents.alive[group]
+    with _undone_on_failure(path):
+        if any(mask.any() for mask in masks):
+            joined = join_segments(parts, masks)
+            segments[group] = [write_segment(joined, path / SEGMENTS / f"{number:06}")]
+        else:
+            segments[group] = []
+        return _commit(path, contents, segments, number + 1)
+
+
+def compact(path: Path, contents: Contents) -> Iterator[Contents]:
+    """Yields the contents after each step; at the end nothing of a deleted image is left, and segments are full."""
+    if contents.tail:
+        contents = seal(path, contents)
+        yield contents
+    groups = compact_groups(contents.segments, contents.alive, contents.layout)
+    for group in reversed(groups):  # from the end, so that the places of the earlier ones stay
+        if group.stop - group.start > 1 or not contents.alive[group.start].all():
+            contents = join(path, contents, group)
+            yield contents
+    if contents.manifest["dead"] is not None or contents.end > HEADER.size:
+        yield _commit(path, contents, list(contents.manifest["segments"]), contents.manifest["next_file"], True)
+
+
+def adopt(path: Path, contents: Contents, segment: Segment) -> Contents:
+    """Takes in a segment whose ids follow the index's own."""
+    number = contents.manifest["next_file"]
+    with _undone_on_failure(path):
+        facts = write_segment(segment, path / SEGMENTS / f"{number:06}")
+        contents.next_id = int(segment.images[-1]) + 1
+        return _commit(path, contents, [*contents.manifest["segments"], facts], number + 1)
+
+
+def _commit(
+    path: Path, contents: Contents, segments: list[dict[str, Any]], number: int, fresh_journal: bool = False
+) -> Contents:
+    """Replaces the manifest: the one moment at which the change happens."""
+    old = contents.manifest
+    manifest = {**old, "segments": segments, "next_id": contents.next_id, "next_file": number + 2, "dead": None}
+    kept = {facts["folder"] for facts in segments}
+    dead = contents.dead(kept)
+    if len(dead):
+        manifest["dead"] = _write_dead(path, DEAD.format(number), dead)
+    if fresh_journal:
+        manifest["journal"] = JOURNAL.format(number + 1)
+        new_journal(path / manifest["journal"])
+    write_json(path / MANIFEST, manifest)
+    known = {segment.folder: segment for segment in contents.segments if segment.folder in kept}
+    new = Contents(path, manifest, {name: segment for name, segment in known.items() if name})
+    with contextlib.suppress(OSError):  # the next writer's sweep finds them
+        sweep(path, manifest)
+    return new
+
+
+def _write_dead(path: Path, name: str, dead: np.ndarray) -> dict[str, Any]:
+    with explained(path / name), (path / name).open("wb") as file:
+        np.save(file, dead)
+        sync(file)
+    return {"file": name, "count": len(dead), "crc32": zlib.crc32(dead.tobytes())}
+
+
+@contextlib.contextmanager
+def _undone_on_failure(path: Path) -> Iterator[None]:
+    """A full disk gets its space back at once."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            sweep(path, read_manifest(path))
+        raise
