@@ -22,7 +22,7 @@ FORMAT = "superfeat-index"
 VERSION = 1
 MANIFEST = "manifest.json"
 SEGMENTS = "segments"
-FACTS = ("words", "dim", "kernel", "codebook", "network", "settings", "segments", "dead", "journal", "next_id")
+FACTS = ("words", "dim", "kernel", "codebook", "network", "settings", "facts", "segments", "dead", "journal", "next_id")
 SMALL, MIDDLE, FAN = 1024, 8192, 8  # images: eight small segments become a middle one, eight of those a full one
 
 
@@ -112,29 +112,31 @@ class Contents:
             self._snapshot = None
 
     def _kill(self, ids: Iterable[int]) -> None:
+        """Images that are gone already are passed over: a journal may speak of those that a join has removed."""
+        dead = np.asarray(list(ids), np.int64)
         first = self.tail[0][0] if self.tail else self.next_id
-        for image in ids:
-            if image >= first:
-                numbers = [entry[0] for entry in self.tail]
-                self.tail_alive[int(np.searchsorted(numbers, image))] = False
-                continue
-            for place, segment in enumerate(self.segments):
-                number = int(np.searchsorted(segment.images, image))
-                if number < len(segment) and segment.images[number] == image:
-                    mask = self.alive[place].copy()  # snapshots keep the old one
-                    mask[number] = False
-                    self.alive[place] = mask
+        for image in dead[dead >= first].tolist():
+            self.tail_alive[image - first] = False
+        for place, segment in enumerate(self.segments):
+            numbers = np.minimum(np.searchsorted(segment.images, dead), len(segment) - 1)
+            numbers = numbers[segment.images[numbers] == dead]
+            if len(numbers):
+                mask = self.alive[place].copy()  # snapshots keep the old one
+                mask[numbers] = False
+                self.alive[place] = mask
 
-    def find(self, name: str) -> tuple[int, Image] | None:
-        """The living image of that name."""
-        number = self._tail_numbers.get(name)
-        if number is not None and self.tail_alive[number]:
-            return self.tail[number][:2]
-        for segment, mask in zip(reversed(self.segments), reversed(self.alive), strict=True):
-            number = segment.names.find(name)
-            if number is not None and mask[number]:
-                return int(segment.images[number]), segment.names.get(number)
-        return None
+    def find(self, names: Sequence[str]) -> dict[str, tuple[int, Image]]:
+        """The living images of these names."""
+        found: dict[str, tuple[int, Image]] = {}
+        for segment, mask in zip(self.segments, self.alive, strict=True):
+            for number, image in segment.names.find(names).items():
+                if mask[number]:
+                    found[image.name] = int(segment.images[number]), image
+        for name in names:
+            place = self._tail_numbers.get(name)
+            if place is not None and self.tail_alive[place]:
+                found[name] = self.tail[place][:2]
+        return found
 
     def images(self) -> Iterator[tuple[int, Image]]:
         """All living images, by id."""

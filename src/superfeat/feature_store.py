@@ -19,7 +19,7 @@ import numpy as np
 from superfeat.errors import StoreError
 from superfeat.features import Features
 from superfeat.images import Skipped
-from superfeat.store import explained, read_json, sync, sync_folder, write_json, writer_lock
+from superfeat.store import differences, explained, read_json, sync, sync_folder, write_json, writer_lock
 
 FORMAT = "superfeat-features"
 VERSION = 1
@@ -200,21 +200,11 @@ def _widths(manifest: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def _require_same(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    different = list(_differences(old, new))
+    different = differences(old, new)
     if different:
-        listed = ", ".join(different[:3]) + (", …" if len(different) > 3 else "")
         raise StoreError(
-            f"{folder} was made with other settings ({listed}); choose another folder, or remove it to start again"
+            f"{folder} was made with other settings ({different}); choose another folder, or remove it to start again"
         )
-
-
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any], where: str = "") -> Iterator[str]:
-    for key, value in new.items():
-        before = old.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            yield from _differences(before, value, f"{where}{key}.")
-        elif before != value:
-            yield f"{where}{key} was {before}, not {value}"
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -8,8 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,18 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superfeat.codebook import Codebook
-from superfeat.config import IndexConfig, SearchConfig, as_dict, overlay
-from superfeat.contents import FORMAT, MANIFEST, SEGMENTS, VERSION, Contents, folder_bytes, load_contents
+from superfeat.config import IndexConfig, SearchConfig, overlay
+from superfeat.contents import MANIFEST, SEGMENTS, Contents, folder_bytes, load_contents
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking, require_vectors
-from superfeat.journal import Record, new_journal
+from superfeat.journal import Record
 from superfeat.kernel import aggregate, binarise, normalise_residuals
 from superfeat.names import Image
 from superfeat.nearest import all_cores, run_all
 from superfeat.segments import Segment, join_segments, verify_segment
 from superfeat.snapshot import Snapshot
-from superfeat.store import explained, sync_folder, write_json, writer_lock
-from superfeat.writer import JOURNAL, adopt, compact, is_current, seal, sweep, write_records
+from superfeat.store import write_json, writer_lock
+from superfeat.writer import adopt, compact, is_current, seal, sweep, write_records
 
 Query = Features | np.ndarray | ImageWords | str
 
@@ -60,40 +58,14 @@ class Index:
     @classmethod
     def create(
         cls, path: str | Path, codebook: Codebook, config: IndexConfig = IndexConfig(),  # noqa: B008 - frozen
-        *, network: str | None = None,
+        *, network: str | None = None, facts: Mapping[str, Any] | None = None,
     ) -> "Index":  # fmt: skip
-        """A new, empty index in a folder of its own. `network` is a digest; by default the codebook's."""
+        """A new, empty index in a folder of its own. `network` is a digest; by default the codebook's.
+
+        `facts` travel with the index: how its features were made.
+        """
         folder = Path(path)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise StoreError(f"{folder} exists already; open it, or choose another name")
-        manifest: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
-            "words": codebook.words,
-            "dim": codebook.dim,
-            "kernel": config.kernel,
-            "codebook": codebook.digest,
-            "network": network or codebook.network,
-            "settings": as_dict(config),
-            "segments": [],
-            "dead": None,
-            "journal": JOURNAL.format(0),
-            "next_id": 0,
-            "next_file": 1,
-        }
-        with explained(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-            try:
-                (beside / SEGMENTS).mkdir()
-                codebook.save(beside / "codebook")
-                new_journal(beside / manifest["journal"])
-                write_json(beside / MANIFEST, manifest)
-                beside.chmod(folder.parent.stat().st_mode & 0o777)
-                beside.rename(folder)
-            finally:
-                shutil.rmtree(beside, ignore_errors=True)
-            sync_folder(folder.parent)
+        create_folder(folder, codebook, config, network or codebook.network, facts or {})
         return cls.open(folder)
 
     @classmethod
@@ -126,29 +98,34 @@ class Index:
         """The settings it was made with."""
         return overlay(IndexConfig(), self._contents.manifest["settings"])
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was said when it was made of how its features are made."""
+        return dict(self._contents.manifest["facts"])
+
     def __len__(self) -> int:
         return len(self._contents)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._contents.find(name) is not None
+        return isinstance(name, str) and bool(self._contents.find([name]))
 
     def names(self) -> Iterator[str]:
         """Of all images, in the order of their ids."""
         return (image.name for _, image in self._contents.images())
 
-    def meta(self, name: str) -> dict[str, Any]:
-        """What was noted with an image."""
-        return self._require(name)[1].meta
+    def meta(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """What was noted with those of these images that there are, by name."""
+        return {name: image.meta for name, (_, image) in self._contents.find(names).items()}
 
     def id(self, name: str) -> int:
         """The id of an image: it stays the same as long as the image is not replaced."""
         return self._require(name)[0]
 
     def _require(self, name: str) -> tuple[int, Image]:
-        found = self._contents.find(name)
-        if found is None:
+        found = self._contents.find([name])
+        if name not in found:
             raise SuperfeatError(f"{self.path} has no image called {name}")
-        return found
+        return found[name]
 
     def info(self) -> dict[str, Any]:
         """Counts, sizes, and how it was made."""
@@ -169,6 +146,7 @@ class Index:
             "bytes": size,
             "bytes_per_posting": round(size / max(1, postings), 2),
             "settings": contents.manifest["settings"],
+            "facts": self.facts,
             "network": self.network,
             "codebook": contents.manifest["codebook"],
         }
@@ -226,22 +204,21 @@ class Index:
         *, batch: int = 1,
     ) -> Iterator[Added]:  # fmt: skip
         """Adds images, yielding each once it is safe; `batch` of them share one wait for the disk."""
-        waiting: dict[str, tuple[Record | None, Added]] = {}
+        waiting: dict[str, tuple[Features | np.ndarray | ImageWords, Mapping[str, Any] | None]] = {}
         with self.writing():
             for name, features, meta in images:
                 if name in waiting:
                     yield from self._flush(waiting, batch > 1)
-                new = sum(record is not None for record, _ in waiting.values())
-                waiting[name] = self._record(name, features, meta, self._contents.next_id + new)
+                waiting[name] = features, meta
                 if len(waiting) >= batch:
                     yield from self._flush(waiting, batch > 1)
             yield from self._flush(waiting, batch > 1)
 
     def _record(
-        self, name: str, features: Features | np.ndarray | ImageWords, meta: Mapping[str, Any] | None, image: int
-    ) -> tuple[Record | None, Added]:
+        self, name: str, features: Features | np.ndarray | ImageWords, meta: Mapping[str, Any] | None,
+        found: tuple[int, Image] | None, image: int,
+    ) -> tuple[Record | None, Added]:  # fmt: skip
         """What the journal will say, or nothing if the image is there already."""
-        found = self._contents.find(name)
         words = features if isinstance(features, ImageWords) else self.query(features, assignments=1)
         if words.codebook != self._contents.layout.codebook:
             raise SuperfeatError(f"the words of {name} are of another codebook than those of {self.path}")
@@ -265,11 +242,18 @@ class Index:
             write_json(self.path / MANIFEST, manifest)
             self._contents.manifest = manifest
 
-    def _flush(self, waiting: dict[str, tuple[Record | None, Added]], bulk: bool) -> Iterator[Added]:
-        records = [record for record, _ in waiting.values() if record is not None]
+    def _flush(self, waiting: dict[str, Any], bulk: bool) -> Iterator[Added]:
+        """Writes what is waiting."""
+        found = self._contents.find(list(waiting))
+        records: list[Record] = []
+        done: list[Added] = []
+        for name, (features, meta) in waiting.items():
+            image = self._contents.next_id + len(records)
+            record, added = self._record(name, features, meta, found.get(name), image)
+            records += [] if record is None else [record]
+            done.append(added)
         if records:
             self._contents = write_records(self.path, self._contents, records, bulk)
-        done = [added for _, added in waiting.values()]
         waiting.clear()
         yield from done
 
@@ -277,7 +261,8 @@ class Index:
         """Deletes images, all of them or, if one is not there, none; returns how many. `compact` frees their space."""
         wanted = [names] if isinstance(names, str) else list(dict.fromkeys(names))
         with self.writing():
-            ids = [self._require(name)[0] for name in wanted]
+            found = self._contents.find(wanted)
+            ids = [found[name][0] if name in found else self._require(name)[0] for name in wanted]
             if ids:
                 self._contents = write_records(self.path, self._contents, [Record({"delete": ids})], bulk=False)
         return len(wanted)
@@ -304,7 +289,7 @@ class Index:
 
     def _adopt(self, segment: Segment) -> None:
         """A segment with new ids in the place of its own; images of ours with the same names are deleted with it."""
-        replaced = [found[0] for image in segment.names if (found := self._contents.find(image.name)) is not None]
+        replaced = [image for image, _ in self._contents.find([image.name for image in segment.names]).values()]
         if self._contents.tail:
             self._contents = seal(self.path, self._contents)
         first = self._contents.next_id
@@ -371,9 +356,10 @@ class Index:
 
     def _masks(self, snapshot: Snapshot, only: Iterable[str]) -> list[np.ndarray]:
         masks = [np.zeros(len(segment), np.bool_) for segment in snapshot.segments]
-        for name in only:
-            image = snapshot.find(name)
-            place = None if image is None else snapshot.locate(image)
+        names = list(only)
+        ids = snapshot.find_all(names)
+        for name in names:
+            place = snapshot.locate(ids[name]) if name in ids else None
             if place is None:
                 raise SuperfeatError(f"{self.path} has no image called {name}")
             masks[place[0]][place[1]] = True

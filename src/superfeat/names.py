@@ -85,27 +85,20 @@ class Names:
         except sqlite3.Error as error:
             raise StoreError(f"{self.path} is damaged: {error}; run superfeat verify") from error
 
-    def find(self, name: str) -> int | None:
-        """The number of the image of that name within its segment."""
-        rows = self._query("SELECT number FROM images WHERE name = ?", (_to_sql(name),))
-        return int(rows[0][0]) if rows else None
+    def find(self, names: Sequence[str]) -> dict[int, Image]:
+        """The images of these names, by number within their segment."""
+        rows = self._select("name", [_to_sql(name) for name in names])
+        return {number: _image(*row) for number, *row in rows}
+
+    def _select(self, column: str, values: Sequence[Any]) -> Iterator[Any]:
+        for first in range(0, len(values), MOST_VARIABLES):
+            some = values[first : first + MOST_VARIABLES]
+            marks = ",".join("?" * len(some))
+            yield from self._query(f"SELECT number, name, content, meta FROM images WHERE {column} IN ({marks})", some)
 
     def names_of(self, numbers: Sequence[int]) -> dict[int, str]:
         """Names by number."""
-        found: dict[int, str] = {}
-        for first in range(0, len(numbers), MOST_VARIABLES):
-            some = [int(number) for number in numbers[first : first + MOST_VARIABLES]]
-            marks = ",".join("?" * len(some))
-            rows = self._query(f"SELECT number, name FROM images WHERE number IN ({marks})", some)
-            found |= {number: _from_sql(name) for number, name in rows}
-        return found
-
-    def get(self, number: int) -> Image:
-        """One image."""
-        rows = self._query("SELECT name, content, meta FROM images WHERE number = ?", (number,))
-        if not rows:
-            raise StoreError(f"{self.path} is damaged: it has no image {number}; run superfeat verify")
-        return _image(*rows[0])
+        return {number: _from_sql(name) for number, name, _, _ in self._select("number", numbers)}
 
     def __iter__(self) -> Iterator[Image]:
         """All images in the order of their numbers."""
@@ -123,14 +116,12 @@ class MemoryNames:
         self._images = images
         self._numbers = {image.name: number for number, image in enumerate(images)}  # the latest of a name
 
-    def find(self, name: str) -> int | None:
-        return self._numbers.get(name)
+    def find(self, names: Sequence[str]) -> dict[int, Image]:
+        numbers = [self._numbers[name] for name in names if name in self._numbers]
+        return {number: self._images[number] for number in numbers}
 
     def names_of(self, numbers: Sequence[int]) -> dict[int, str]:
         return {int(number): self._images[number].name for number in numbers}
-
-    def get(self, number: int) -> Image:
-        return self._images[number]
 
     def __iter__(self) -> Iterator[Image]:
         return iter(self._images)

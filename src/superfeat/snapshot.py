@@ -66,11 +66,16 @@ class Snapshot:
 
     def find(self, name: str) -> int | None:
         """The id of the living image of that name."""
-        for place in range(len(self.segments) - 1, -1, -1):
-            number = self.segments[place].names.find(name)
-            if number is not None and self.alive[place][number]:
-                return int(self.segments[place].images[number])
-        return None
+        return self.find_all([name]).get(name)
+
+    def find_all(self, names: Sequence[str]) -> dict[str, int]:
+        """Ids of living images by name."""
+        found: dict[str, int] = {}
+        for segment, mask in zip(self.segments, self.alive, strict=True):
+            for number, image in segment.names.find(names).items():
+                if mask[number]:
+                    found[image.name] = int(segment.images[number])
+        return found
 
     def ids(self) -> Int64[np.ndarray, "n"]:
         """Of all living images, ascending."""

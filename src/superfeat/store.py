@@ -81,6 +81,26 @@ def read_json(path: Path) -> Any:
             raise StoreError(f"{path} is damaged: {error}") from error
 
 
+def as_json(value: Any) -> Any:
+    """The value as it will be when it has been written to a JSON file and read again."""
+    return json.loads(json.dumps(value))
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """In words, the first few settings of `new` that `old` does not have; empty if there are none."""
+    found = list(_differences(old, new, ""))
+    return ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> Iterator[str]:
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            yield from _differences(before, value, f"{where}{key}.")
+        elif before != value:
+            yield f"{where}{key} was {before}, not {value}"
+
+
 def read_array(path: Path, dtype: str, *, mapped: bool = False) -> np.ndarray:
     """A .npy file of the expected type, or a StoreError; `mapped` reads its pages when they are used."""
     with explained(path, "read"):
@@ -101,7 +121,7 @@ def write_folder(path: Path, files: Mapping[str, bytes], *, overwrite: bool = Fa
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
         try:
-            beside.chmod(0o777 & ~_umask())
+            beside.chmod(0o777 & ~umask())
             for name, data in files.items():
                 with (beside / name).open("wb") as file:
                     file.write(data)
@@ -128,7 +148,8 @@ def _swap(new: Path, path: Path) -> None:
     shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files of this process do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

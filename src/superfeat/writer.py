@@ -6,19 +6,69 @@ Whatever a killed writer left behind is swept away by the next one.
 
 import contextlib
 import shutil
+import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from superfeat.contents import MANIFEST, SEGMENTS, Contents, compact_groups, next_join, read_manifest
+from superfeat.codebook import Codebook
+from superfeat.config import IndexConfig, as_dict
+from superfeat.contents import (
+    FORMAT,
+    MANIFEST,
+    SEGMENTS,
+    VERSION,
+    Contents,
+    compact_groups,
+    next_join,
+    read_manifest,
+)
+from superfeat.errors import StoreError
 from superfeat.journal import HEADER, Record, append, new_journal
 from superfeat.segments import Segment, join_segments, write_segment
-from superfeat.store import explained, sync, write_json
+from superfeat.store import explained, sync, sync_folder, umask, write_json
 
 JOURNAL, DEAD = "journal-{:06}", "dead-{:06}.npy"
+
+
+def create_folder(
+    folder: Path, codebook: Codebook, config: IndexConfig, network: str | None, facts: Mapping[str, Any]
+) -> None:
+    """An empty index, there whole or not at all."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreError(f"{folder} exists already; open it, or choose another name")
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "words": codebook.words,
+        "dim": codebook.dim,
+        "kernel": config.kernel,
+        "codebook": codebook.digest,
+        "network": network,
+        "settings": as_dict(config),
+        "facts": dict(facts),
+        "segments": [],
+        "dead": None,
+        "journal": JOURNAL.format(0),
+        "next_id": 0,
+        "next_file": 1,
+    }
+    with explained(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+        try:
+            (beside / SEGMENTS).mkdir()
+            codebook.save(beside / "codebook")
+            new_journal(beside / manifest["journal"])
+            write_json(beside / MANIFEST, manifest)
+            beside.chmod(0o777 & ~umask())
+            beside.rename(folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        sync_folder(folder.parent)
 
 
 def is_current(path: Path, contents: Contents) -> bool:

@@ -27,7 +27,7 @@ GROUPS = {
         "segments",
         "journal",
     ),
-    "stages": ("extraction", "whiten", "codebook", "snapshot", "contents", "writer", "index"),
+    "stages": ("extraction", "whiten", "codebook", "snapshot", "contents", "writer", "index", "indexing"),
     "edges": ("cli", "__main__"),
 }
 ORDER = list(GROUPS)

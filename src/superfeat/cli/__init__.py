@@ -1,0 +1,26 @@
+"""The command line. Data goes to stdout, progress and errors to stderr; heavy modules are imported by the verbs."""
+
+import warnings
+
+import click
+
+import superfeat
+from superfeat.cli.artefacts import info, verify
+from superfeat.cli.extract import extract
+from superfeat.cli.index import codebook, compact, delete, index, merge
+from superfeat.cli.search import search
+from superfeat.cli.terminal import Group
+from superfeat.cli.weights import weights
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(superfeat.__version__, prog_name="superfeat")
+@click.option("--debug", is_flag=True, help="Show a traceback with errors.")
+def main(debug: bool) -> None:
+    """Finds every photo of the same thing."""
+    if not debug:
+        warnings.simplefilter("ignore")  # decoders warn about odd photos; what matters is reported by name
+
+
+for command in (extract, codebook, index, search, delete, compact, merge, info, verify, weights):
+    main.add_command(command)

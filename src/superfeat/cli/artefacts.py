@@ -1,0 +1,76 @@
+"""superfeat info and verify: what an artefact is, and whether it is whole."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from superfeat.cli.terminal import json_option, print_result, tree
+
+
+@click.command()
+@click.argument("artefact", type=click.Path(path_type=Path))
+@json_option
+def info(artefact: Path, as_json: bool) -> None:
+    """Say what ARTEFACT (features, a codebook, an index or a network) is and how it was made."""
+    print_result(_describe(artefact), as_json, tree)
+
+
+@click.command()
+@click.argument("artefact", type=click.Path(path_type=Path))
+@json_option
+def verify(artefact: Path, as_json: bool) -> None:
+    """Read all of ARTEFACT (features, a codebook, an index) and compare it with its checksums."""
+    kind = _format(artefact)
+    if kind == "superfeat-index":
+        from superfeat.index import Index
+
+        index = Index.open(artefact)
+        counts = {"images": len(index), "files": sum(1 for _ in index.verify())}
+    elif kind == "superfeat-codebook":
+        from superfeat.codebook import Codebook
+
+        counts = {"words": Codebook.open(artefact).words}
+    else:
+        from superfeat.feature_store import FeatureStore
+
+        store = FeatureStore(artefact)
+        store.verify()
+        counts = {"images": len(store)}
+    print_result({"artefact": str(artefact), **counts, "whole": True}, as_json, tree)
+
+
+def _format(artefact: Path) -> str | None:
+    """What the manifest says it is; None if there is none to read."""
+    from superfeat.store import read_json
+
+    manifest = read_json(artefact / "manifest.json") if (artefact / "manifest.json").is_file() else None
+    return manifest.get("format") if isinstance(manifest, dict) else None
+
+
+def _describe(artefact: Path) -> dict[str, Any]:
+    """Facts of an artefact, without loading torch for our own formats."""
+    kind = _format(artefact)
+    if kind == "superfeat-index":
+        from superfeat.index import Index
+
+        return Index.open(artefact).info()
+    if kind == "superfeat-codebook":
+        from superfeat.codebook import read_codebook_manifest
+
+        return read_codebook_manifest(artefact)
+    if (artefact / "manifest.json").is_file():
+        from superfeat.feature_store import FeatureStore
+
+        store = FeatureStore(artefact)
+        files = [file for file in artefact.iterdir() if file.is_file()]
+        counts = {"images": len(store), "skipped": len(store.skipped), "features": sum(e.count for e in store.entries)}
+        return {**store.manifest, **counts, "bytes": sum(file.stat().st_size for file in files)}
+    if (artefact / "config.json").is_file():
+        from superfeat.store import read_json
+
+        facts: dict[str, Any] = read_json(artefact / "config.json")
+        return facts
+    from superfeat.cli.weights import describe_network
+
+    return describe_network(str(artefact))

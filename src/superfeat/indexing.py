@@ -1,0 +1,105 @@
+"""Into the index: features folders and photos. What is there and has not changed is left alone, so both can go on."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from superfeat.config import CodebookConfig, ExtractConfig, as_dict
+from superfeat.errors import SuperfeatError
+from superfeat.feature_store import FeatureStore, photo_stamp
+from superfeat.features import Features, ImageWords
+from superfeat.images import Photo, Skipped
+from superfeat.index import Added, Index
+from superfeat.store import as_json, differences
+
+if TYPE_CHECKING:
+    from superfeat.weights import Network
+
+BATCH = 64  # images that share one wait for the disk
+POINTS_PER_WORD = 16  # when the number of words is left to us
+
+
+def suggest_words(features: int) -> int:
+    """The most words, a power of two, for which there are features enough; at most the paper's."""
+    return max(1, min(CodebookConfig().words, 1 << max(0, (features // POINTS_PER_WORD).bit_length() - 1)))
+
+
+def feature_facts(store: FeatureStore) -> dict[str, Any]:
+    """What an index notes of the features it is made from."""
+    return {"extract": store.manifest.get("extract", {})}
+
+
+def index_features(index: Index, store: FeatureStore) -> Iterator[Added]:
+    """Adds the images of a features folder; one that is there with the same features costs nothing."""
+    _require_same(index, feature_facts(store))
+
+    def new() -> Iterator[tuple[str, Features, Mapping[str, Any]]]:
+        known = index.meta([entry.name for entry in store.entries])
+        for entry in store.entries:
+            meta = as_json({"stamp": entry.stamp, "size": entry.size, "features": entry.crc32})
+            if known.get(entry.name) != meta:
+                yield entry.name, store[entry.name], meta
+
+    yield from index.add_many(new(), batch=BATCH)
+
+
+def index_photos(
+    index: Index, network: "Network", photos: Iterable[Photo], config: ExtractConfig, *,
+    extracted: FeatureStore | None = None, workers: int | None = None, device: str = "cpu",
+) -> Iterator[Added | Skipped]:  # fmt: skip
+    """Extracts and adds photos; one whose file has not changed since is not read again.
+
+    `extracted` holds features of some of them, made by the same network with the same settings.
+    """
+    from superfeat.extraction import extract
+
+    _require_same(index, as_json({"extract": as_dict(config)}))
+    metas: dict[str, dict[str, Any]] = {}
+    todo: list[Photo] = []
+    photos = list(photos)
+    known = index.meta([photo.name for photo in photos])
+    for photo in photos:
+        metas[photo.name] = as_json({"stamp": photo_stamp(photo.path), "path": str(photo.path.absolute())})
+        before = known.get(photo.name, {})
+        if {key: before.get(key) for key in metas[photo.name]} != metas[photo.name]:
+            todo.append(photo)
+    skipped: list[Skipped] = []
+
+    def features_of() -> Iterator[Features]:
+        ready = {entry.name: entry.stamp for entry in extracted.entries} if extracted is not None else {}
+        have = [photo for photo in todo if ready.get(photo.name) == photo_stamp(photo.path)]
+        if extracted is not None:
+            yield from (extracted[photo.name] for photo in have)
+        names = {photo.name for photo in have}
+        rest = [photo for photo in todo if photo.name not in names]
+        yield from extract(network, rest, config, workers=workers, device=device, on_skip=skipped.append)
+
+    def new() -> Iterator[tuple[str, Features, Mapping[str, Any]]]:
+        for features in features_of():
+            yield features.name, features, {**metas[features.name], "size": list(features.image_size or ())}
+
+    for added in index.add_many(new()):
+        yield from skipped
+        skipped.clear()
+        yield added
+    yield from skipped
+
+
+def index_inverted_file(index: Index, path: Path) -> Iterator[Added]:
+    """Imports a pickled inverted file of the reference implementation; an image is named by its number there."""
+    from superfeat.asmk_files import read_inverted_file
+
+    digest = index.codebook.digest
+    images = (
+        (str(image.id), ImageWords(image.words, image.codes, digest), None)
+        for image in read_inverted_file(path, index.codebook.dim)
+    )
+    yield from index.add_many(images, batch=BATCH)
+
+
+def _require_same(index: Index, facts: Mapping[str, Any]) -> None:
+    different = differences(index.facts, facts) if index.facts else ""
+    if different:
+        raise SuperfeatError(
+            f"{index.path} was made with other settings ({different}); use the same ones, or make another index"
+        )
