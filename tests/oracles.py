@@ -253,3 +253,108 @@ def keras_trunk(layers: Layers, pixels: npt.NDArray[np.uint8], depths: Sequence[
             y = layer(y, keras_names(new, stage, block, 3), 1, 0)
             x = np.maximum(y + (layer(x, keras_names(new, stage, block, 0), stride, 0) if block == 0 else x), 0)
     return np.asarray(x.transpose(2, 0, 1))
+
+
+# --- ASMK (METHOD 6) --------------------------------------------------------------------------------------------------
+
+RESIDUAL_EPSILON = 1e-6
+Numbers = npt.NDArray[Any]
+Words = Mapping[int, Sequence[float]]  # the words of an image, and the code of each: bits, or a unit residual
+
+
+def nearest_words(vectors: Numbers, centroids: Numbers, count: int) -> list[list[int]]:
+    """The `count` nearest words of each vector, nearest first; of two at the same distance the lower one first."""
+    found = []
+    for vector in np.asarray(vectors, np.float64):
+        distances = [float(np.square(vector - centroid).sum()) for centroid in np.asarray(centroids, np.float64)]
+        found.append(sorted(range(len(distances)), key=lambda word: (distances[word], word))[:count])  # noqa: B023
+    return found
+
+
+def aggregate(vectors: Numbers, words: Sequence[Sequence[int]], centroids: Numbers) -> dict[int, Array]:
+    """In each word the sum of residuals; a feature counts once for each of its words."""
+    sums: dict[int, Array] = {}
+    for vector, mine in zip(np.asarray(vectors, np.float64), words, strict=True):
+        for word in mine:
+            residual = vector - np.asarray(centroids[word], np.float64)
+            sums[word] = sums.get(word, np.zeros(len(vector))) + residual
+    return dict(sorted(sums.items()))
+
+
+def binarise(residual: Array) -> list[int]:
+    return [1 if value > 0 else 0 for value in residual]
+
+
+def normalise(residual: Array) -> list[float]:
+    length = math.sqrt(sum(float(value) ** 2 for value in residual))
+    return [float(value) / (length + RESIDUAL_EPSILON) for value in residual]
+
+
+def image_words(
+    vectors: Numbers, centroids: Numbers, assignments: int, binary: bool
+) -> dict[int, list[int]] | dict[int, list[float]]:
+    """An image as the index sees it."""
+    sums = aggregate(vectors, nearest_words(vectors, centroids, assignments), centroids)
+    if binary:
+        return {word: binarise(residual) for word, residual in sums.items()}
+    return {word: normalise(residual) for word, residual in sums.items()}
+
+
+def hamming(a: Sequence[float], b: Sequence[float]) -> int:
+    return sum(x != y for x, y in zip(a, b, strict=True))
+
+
+def selectivity(u: float, alpha: float, threshold: float) -> float:
+    return math.copysign(abs(u) ** alpha, u) if u >= threshold else 0.0
+
+
+def similarity(a: Sequence[float], b: Sequence[float], binary: bool) -> float:
+    """Of two codes: 1 - 2 hamming / dim, or the cosine of two unit residuals."""
+    if binary:
+        return 1 - 2 * hamming(a, b) / len(a)
+    return sum(float(x) * float(y) for x, y in zip(a, b, strict=True))
+
+
+def idf(images: Sequence[Words], words: int) -> list[float]:
+    """log(images / images with the word)^2, and 1 for a word that no image has."""
+    counts = [sum(word in image for image in images) for word in range(words)]
+    return [math.log(len(images) / count) ** 2 if count else 1.0 for count in counts]
+
+
+def score(
+    query: Words, image: Words, binary: bool, alpha: float, threshold: float, weights: Sequence[float],
+    table: Sequence[float] | None = None,
+) -> float:  # fmt: skip
+    """Of an image. A query's words that no image has still count in its norm; a norm of nothing is 1."""
+    total = 0.0
+    for word, code in query.items():
+        if word in image:
+            if table is not None:
+                value = table[hamming(code, image[word])]
+            else:
+                value = selectivity(similarity(code, image[word], binary), alpha, threshold)
+            total += weights[word] * value
+    norms = [math.sqrt(sum(weights[word] for word in words)) or 1.0 for words in (query, image)]
+    return total / (norms[0] * norms[1])
+
+
+def ranking(scores: Mapping[int, float], top: int | None = None) -> list[int]:
+    """Ids, best first; equal scores in the order of their ids."""
+    return sorted(scores, key=lambda image: (-scores[image], image))[:top]
+
+
+def lloyd(points: Numbers, centroids: Numbers, rounds: int) -> tuple[Array, list[float]]:
+    """k-means without empty words: the centroids (rounded to float32 each round), and the distortion of each round."""
+    current, distortions = np.asarray(centroids, np.float64), []
+    for _ in range(rounds):
+        owners = [mine[0] for mine in nearest_words(points, current, 1)]
+        members: list[list[Array]] = [[] for _ in current]
+        total = 0.0
+        for point, owner in zip(np.asarray(points, np.float64), owners, strict=True):
+            members[owner].append(point)
+            total += float(np.square(point - current[owner]).sum())
+        assert all(members), "a word is empty"
+        means = [sum(mine, np.zeros(current.shape[1])) / len(mine) for mine in members]
+        current = np.asarray(means, np.float32).astype(np.float64)
+        distortions.append(total / len(points))
+    return current, distortions

@@ -27,7 +27,7 @@ from superfeat.nearest import all_cores, run_all
 from superfeat.segments import Segment, join_segments, verify_segment
 from superfeat.snapshot import Snapshot
 from superfeat.store import write_json, writer_lock
-from superfeat.writer import adopt, compact, is_current, seal, sweep, write_records
+from superfeat.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
 
 Query = Features | np.ndarray | ImageWords | str
 
