@@ -168,10 +168,14 @@ class Index:
 
     # -- Images in and out
 
+    def snapshot(self) -> Snapshot:
+        """The images as they are now: a view that later changes do not touch."""
+        return self._contents.snapshot()
+
     def words_of(self, name: str) -> ImageWords:
         """The words and codes of an indexed image."""
         image, _ = self._require(name)
-        snapshot = self._contents.snapshot()
+        snapshot = self.snapshot()
         place = snapshot.locate(image)
         assert place is not None
         return snapshot.segments[place[0]].words_of(place[1])
@@ -281,7 +285,7 @@ class Index:
         self._require_network(other.network)
         with self.writing():
             self._note_network(other.network)
-            snapshot = theirs.snapshot()
+            snapshot = other.snapshot()
             for segment, mask in zip(snapshot.segments, snapshot.alive, strict=True):
                 if mask.any():
                     self._adopt(join_segments([segment], [mask]))
@@ -322,7 +326,7 @@ class Index:
         place of the index's own settings for this search.
         """
         config = config or self.config.search
-        snapshot = self._contents.snapshot()
+        snapshot = self.snapshot()
         masks = None if only is None else self._masks(snapshot, only)
         words = self._words(query, config)
         return snapshot.search(words, config, top=top, only=masks, table=table, workers=workers or all_cores())
@@ -333,7 +337,7 @@ class Index:
     ) -> list[Ranking]:  # fmt: skip
         """One ranking per query, all over the same images; the queries are shared out over the cores."""
         config = config or self.config.search
-        snapshot = self._contents.snapshot()
+        snapshot = self.snapshot()
         words = [self._words(query, config) for query in queries]
         found: list[Ranking | None] = [None] * len(queries)
 
