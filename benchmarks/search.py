@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,11 +197,12 @@ def build_million(collection: Collection, folder: Path, count: int) -> Index:
 
 def list_lengths(snapshot: Snapshot) -> np.ndarray:
     """Postings of each word over all segments."""
-    return np.sum([np.diff(segment.postings.starts.astype(np.int64)) for segment in snapshot.segments], axis=0)
+    lengths = [np.diff(segment.postings.starts.astype(np.int64)) for segment in snapshot.segments]
+    return np.asarray(np.sum(lengths, axis=0))
 
 
 def search_times(snapshot: Snapshot, queries: list[ImageWords], workers: int) -> list[float]:
-    return [timed(lambda: snapshot.search(query, SearchConfig(), top=TOP, workers=workers)) for query in queries]
+    return [timed(partial(snapshot.search, query, SearchConfig(), top=TOP, workers=workers)) for query in queries]
 
 
 def growth(snapshot: Snapshot, queries: list[ImageWords]) -> list[dict[str, Any]]:

@@ -1,10 +1,13 @@
 """A segment: up to 65536 images as word-sorted postings. Built in memory, written once, then mapped and only read."""
 
+import contextlib
 import dataclasses
 import itertools
+import mmap
 import os
+import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,12 @@ from superfeat.features import ImageWords
 from superfeat.kernel import SEGMENT_IMAGES, Postings, code_bytes
 from superfeat.names import Image, MemoryNames, Names, write_names
 from superfeat.postings import check_ids, check_starts, find_postings, join_postings, sort_postings
-from superfeat.store import explained, read_array, sync, sync_folder
+from superfeat.store import MappedArray, explained, map_array, read_array, sync, sync_folder
 
 SEGMENT_BYTES = 1 << 30  # of the codes: what building one needs in memory
 DTYPES = {"starts": "<u4", "ids": "<u2", "images": "<i8", "sizes": "<u4"}
 READ_AT_ONCE = 1 << 24
+SLOW_SEARCH, SLOW_POSTING = 2e-3, 30e-9  # seconds; slower than this, and pages had to come from the disk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +55,29 @@ class Layout:
         return np.ascontiguousarray(codes).view(np.uint64) if self.binary else codes
 
 
+class Pages:
+    """Reads lists ahead where they are on disk and not in memory, which the time of the last search tells."""
+
+    def __init__(self, *arrays: MappedArray) -> None:
+        self._arrays = [one for one in arrays if len(one.array) and hasattr(one.map, "madvise")]
+        self._cold = True
+
+    @contextlib.contextmanager
+    def reading(self, firsts: UInt32[np.ndarray, "m"], ends: UInt32[np.ndarray, "m"]) -> Iterator[None]:
+        """Asks for all these postings at once before they are read: far less waiting than for each list in turn."""
+        if self._cold:
+            for one in self._arrays:
+                width = one.array.strides[0]
+                begins = one.begin + firsts.astype(np.int64) * width
+                begins -= begins % mmap.PAGESIZE
+                lengths = one.begin + ends.astype(np.int64) * width - begins
+                for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
+                    one.map.madvise(mmap.MADV_WILLNEED, begin, length)
+        began = time.perf_counter()
+        yield
+        self._cold = time.perf_counter() - began > SLOW_SEARCH + SLOW_POSTING * int((ends - firsts).sum())
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Segment:
     """`images` holds the stable ids of its images, ascending; `sizes` how many words each has."""
@@ -61,6 +88,7 @@ class Segment:
     sizes: UInt32[np.ndarray, "images"]
     names: Names | MemoryNames
     folder: str | None = None  # its number on disk; None while it is only in memory
+    pages: Pages | None = None  # of ids and codes, if they are mapped
     norms: Float64[np.ndarray, "images"] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,8 +97,10 @@ class Segment:
     def __len__(self) -> int:
         return len(self.images)
 
-    def prefetch(self, words: Int32[np.ndarray, "m"]) -> None:
-        """Asks the system to read the lists of these words now, all at once, if they are on disk and not in memory."""
+    def reading(self, words: Int32[np.ndarray, "m"]) -> contextlib.AbstractContextManager[None]:
+        """To be held while the lists of these words are read."""
+        starts = self.postings.starts
+        return self.pages.reading(starts[words], starts[words + 1]) if self.pages else contextlib.nullcontext()
 
     def words_of(self, number: int) -> ImageWords:
         """The words and codes of one of its images."""
@@ -154,10 +184,9 @@ def open_segment(layout: Layout, path: Path, facts: dict[str, Any]) -> Segment:
             raise StoreError(f"{path / name} is damaged: it has {size} bytes, not {file['bytes']}")
     width, kind = layout.code_shape
     small = {name: read_array(path / f"{name}.npy", DTYPES[name]) for name in ("starts", "images", "sizes")}
-    ids = read_array(path / "ids.npy", DTYPES["ids"], mapped=True)
-    codes = read_array(path / "codes.npy", kind, mapped=True)
+    ids, codes = map_array(path / "ids.npy", DTYPES["ids"]), map_array(path / "codes.npy", kind)
     images, postings = facts["images"], facts["postings"]
-    shapes = [array.shape for array in (small["starts"], small["images"], small["sizes"], ids, codes)]
+    shapes = [array.shape for array in (small["starts"], small["images"], small["sizes"], ids.array, codes.array)]
     if shapes != [(layout.words + 1,), (images,), (images,), (postings,), (postings, width)]:
         raise StoreError(f"{path} is damaged: its arrays do not have the shapes that the manifest says")
     wrong = check_starts(small["starts"], postings)
@@ -166,8 +195,8 @@ def open_segment(layout: Layout, path: Path, facts: dict[str, Any]) -> Segment:
     if wrong is not None:
         raise StoreError(f"{path} is damaged: {wrong}; run superfeat verify")
     names = Names(path / "names.sqlite", images)
-    lists = Postings(small["starts"], ids, layout.for_scan(codes))
-    return Segment(layout, lists, small["images"], small["sizes"], names, path.name)
+    lists = Postings(small["starts"], ids.array, layout.for_scan(codes.array))
+    return Segment(layout, lists, small["images"], small["sizes"], names, path.name, Pages(ids, codes))
 
 
 def verify_segment(segment: Segment, path: Path, facts: dict[str, Any]) -> Iterable[str]:

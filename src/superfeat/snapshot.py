@@ -143,19 +143,19 @@ class Snapshot:
         self, place: int, query: ImageWords, config: SearchConfig, selectivity: Selectivity, mask: Mask,
         top: int | None,
     ) -> Best:  # fmt: skip
-        segment, codes = self.segments[place], self.layout.for_scan(query.codes)
-        segment.prefetch(query.words)
-        weights = self.weights.words[query.words] if config.idf else np.ones(len(query))
+        segment, codes, words = self.segments[place], self.layout.for_scan(query.codes), query.words
+        weights = self.weights.words[words] if config.idf else np.ones(len(query))
         norms = self.weights.norms[place] if config.idf else segment.norms
         scale = 1.0
-        if not self.layout.binary:
-            alpha, threshold = config.alpha, config.threshold
-            sums = accumulate_real(segment.postings, query.words, codes, alpha, threshold, weights)
-        elif config.idf:
-            sums = accumulate_weighted(segment.postings, query.words, codes, selectivity, weights)
-        else:
-            sums = accumulate(segment.postings, query.words, codes, selectivity)
-            scale = selectivity.scale
+        with segment.reading(words):
+            if not self.layout.binary:
+                alpha, threshold = config.alpha, config.threshold
+                sums = accumulate_real(segment.postings, words, codes, alpha, threshold, weights)
+            elif config.idf:
+                sums = accumulate_weighted(segment.postings, words, codes, selectivity, weights)
+            else:
+                sums = accumulate(segment.postings, words, codes, selectivity)
+                scale = selectivity.scale
         total = float(weights.sum())
         norm = np.sqrt(total) if total > 0 else 1.0
         return best_images(sums, norms, mask, scale * norm, len(segment) if top is None else top)

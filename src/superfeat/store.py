@@ -3,12 +3,13 @@
 import contextlib
 import errno
 import json
+import mmap
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -101,16 +102,44 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> 
             yield f"{where}{key} was {before}, not {value}"
 
 
-def read_array(path: Path, dtype: str, *, mapped: bool = False) -> np.ndarray:
-    """A .npy file of the expected type, or a StoreError; `mapped` reads its pages when they are used."""
-    with explained(path, "read"):
-        try:
-            array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise StoreError(f"{path} is damaged: {error}") from error
+def read_array(path: Path, dtype: str) -> np.ndarray:
+    """A .npy file of the expected type, or a StoreError."""
+    with explained(path, "read"), _damage_named(path):
+        return _require_type(np.load(path, allow_pickle=False), path, dtype)
+
+
+class MappedArray(NamedTuple):
+    """An array whose pages come when they are used, the map behind it, and where in it the values begin."""
+
+    array: np.ndarray
+    map: mmap.mmap
+    begin: int
+
+
+def map_array(path: Path, dtype: str) -> MappedArray:
+    """The same without reading it."""
+    with explained(path, "read"), path.open("rb") as file, _damage_named(path):
+        np.lib.format.read_magic(file)
+        shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
+        begin = file.tell()
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        values = np.frombuffer(pages, np.uint8, offset=begin) if len(pages) > begin else np.empty(0, np.uint8)
+        array = values.view(kind).reshape(shape, order="F" if fortran else "C")
+    return MappedArray(_require_type(array, path, dtype), pages, begin)
+
+
+@contextlib.contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, EOFError, TypeError, SyntaxError) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+
+
+def _require_type(array: np.ndarray, path: Path, dtype: str) -> np.ndarray:
     if array.dtype != np.dtype(dtype):
         raise StoreError(f"{path} is damaged: its values are {array.dtype}, not {np.dtype(dtype)}")
-    return np.asarray(array)
+    return array
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, overwrite: bool = False) -> None:
