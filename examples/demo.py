@@ -1,7 +1,7 @@
-"""The main job, as far as it goes today: photos -> features, and which photos show the same thing.
+"""The main job, as far as it goes today: photos -> features -> index -> which photos show the same thing.
 
-Draws a few houses from several viewpoints, brings the ImageNet trunk, learns a whitening, extracts features, and
-compares the photos by their pooled vectors. Writes everything, and a picture of it, below the given folder.
+Draws a few houses from several viewpoints, brings the ImageNet trunk, learns a whitening, extracts features, indexes
+them, and searches with every photo. Writes everything, and a picture of it, below the given folder.
 
     python examples/demo.py demo
 """
@@ -22,19 +22,22 @@ WIDTH, HEIGHT = 480, 360
 
 
 def main(folder: Path) -> None:
-    photos, network, features = folder / "photos", folder / "network", folder / "features"
+    photos, network, features, index = (folder / name for name in ("photos", "network", "features", "index"))
     draw_photos(photos)
     run(f"superfeat weights get {WEIGHTS}")
     if not network.exists():
         run(f"superfeat weights whiten {WEIGHTS} {quote(photos)} -o {quote(network)} --max-side 480")
     run(f"superfeat extract {quote(photos)} -o {quote(features)} --weights {quote(network)} --profile fast --regions")
-    run(f"superfeat verify {quote(features)}")
+    run(f"superfeat index {quote(features)} -o {quote(index)}")
+    run(f"superfeat verify {quote(index)}")
+    run(f"superfeat search {quote(index)} house0_view0.jpg --top 5")
     store = superfeat.FeatureStore(features)
-    right = report(store)
+    rankings = search_all(store, superfeat.Index.open(index))
+    right = sum(names[0].split("_")[0] == query.split("_")[0] for query, names in rankings.items())
     picture = folder / "demo.png"
-    draw_report(store, photos, picture)
-    print(f"\n{right} of {len(store)} photos have another view of the same house as their nearest photo.")
-    print(f"Look at {picture}: each row is a photo, where its strongest features look, and its nearest photos.")
+    draw_report(store, rankings, photos, picture)
+    print(f"\n{right} of {len(store)} photos have another view of the same house as their best match.")
+    print(f"Look at {picture}: each row is a photo, where its strongest features look, and its best matches.")
 
 
 def quote(path: Path) -> str:
@@ -94,40 +97,22 @@ def photograph(facade: Image.Image, random: np.random.Generator) -> Image.Image:
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-def pooled(features: superfeat.Features) -> np.ndarray:
-    """The global vector: strength x feature, summed and normalised."""
-    total = features.strengths @ features.vectors
-    return np.asarray(total / np.linalg.norm(total))
-
-
-def similarities(store: superfeat.FeatureStore) -> np.ndarray:
-    vectors = np.stack([pooled(features) for features in store])
-    table = vectors @ vectors.T
-    np.fill_diagonal(table, -1)
-    return np.asarray(table)
-
-
-def report(store: superfeat.FeatureStore) -> int:
+def search_all(store: superfeat.FeatureStore, index: superfeat.Index) -> dict[str, list[str]]:
+    """For each photo the others, best first."""
+    rankings = index.search_many(list(store))
     names = [entry.name for entry in store.entries]
-    right = 0
-    print()
-    for name, row in zip(names, similarities(store), strict=True):
-        best = names[int(row.argmax())]
-        right += name.split("_")[0] == best.split("_")[0]
-        print(f"{name:18} nearest {best:18} {row.max():.2f}")
-    return right
+    return {
+        query: [name for name in ranking.names if name != query] for query, ranking in zip(names, rankings, strict=True)
+    }
 
 
-def draw_report(store: superfeat.FeatureStore, photos: Path, path: Path) -> None:
+def draw_report(store: superfeat.FeatureStore, rankings: dict[str, list[str]], photos: Path, path: Path) -> None:
     width, height = WIDTH // 2, HEIGHT // 2
-    names = [entry.name for entry in store.entries]
-    table = similarities(store)
-    chosen = range(0, len(names), VIEWS)
+    chosen = list(rankings)[::VIEWS]
     sheet = Image.new("RGB", (width * 5, height * len(chosen)), "white")
-    for row, number in enumerate(chosen):
-        nearest = np.argsort(-table[number])[:3]
-        tiles = [open_photo(photos, names[number]), with_regions(store[names[number]], photos)]
-        tiles += [open_photo(photos, names[other]) for other in nearest]
+    for row, query in enumerate(chosen):
+        tiles = [open_photo(photos, query), with_regions(store[query], photos)]
+        tiles += [open_photo(photos, other) for other in rankings[query][:3]]
         for column, tile in enumerate(tiles):
             sheet.paste(tile.resize((width, height)), (column * width, row * height))
     sheet.save(path)

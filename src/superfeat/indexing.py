@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from superfeat.config import CodebookConfig, ExtractConfig, as_dict
-from superfeat.errors import SuperfeatError
+from superfeat.errors import ImageError, SuperfeatError
 from superfeat.feature_store import FeatureStore, photo_stamp
 from superfeat.features import Features, ImageWords
 from superfeat.images import Photo, Skipped
@@ -72,7 +72,11 @@ def index_photos(
             yield from (extracted[photo.name] for photo in have)
         names = {photo.name for photo in have}
         rest = [photo for photo in todo if photo.name not in names]
-        yield from extract(network, rest, config, workers=workers, device=device, on_skip=skipped.append)
+        try:
+            yield from extract(network, rest, config, workers=workers, device=device, on_skip=skipped.append)
+        except ImageError:  # none of these could be read
+            if not have and not known:
+                raise
 
     def new() -> Iterator[tuple[str, Features, Mapping[str, Any]]]:
         for features in features_of():

@@ -1,0 +1,241 @@
+"""codebook, index, search, delete, compact, merge, info and verify as a user meets them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from PIL import Image
+
+import superfeat
+from superfeat.cli import main
+from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
+from superfeat.weights import Network, build_module
+
+PHOTOS = 6
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(3)
+    config = NetworkConfig("fire", TrunkConfig("resnet18", 2), LitConfig(templates=24, rounds=2, dim=16), 16)
+    module = build_module(config)
+    assert module.whitening is not None
+    torch.nn.init.normal_(module.whitening.weight)
+    path = tmp_path_factory.mktemp("network") / "tiny"
+    superfeat.save_network(Network(module, config), path)
+    return path
+
+
+def draw(path: Path, seed: int) -> None:
+    pixels = np.random.default_rng(seed).integers(0, 256, (12, 14, 3), np.uint8)
+    Image.fromarray(pixels).resize((84, 72), Image.Resampling.NEAREST).save(path)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(PHOTOS):
+        draw(folder / f"{number}.png", number)
+    return folder
+
+
+@pytest.fixture
+def features(photos: Path, network: Path, tmp_path: Path) -> Path:
+    run_json("extract", photos, "-o", tmp_path / "features", "-w", network)
+    return tmp_path / "features"
+
+
+@pytest.fixture
+def index(features: Path, tmp_path: Path) -> Path:
+    run_json("codebook", features, "-o", tmp_path / "codebook", "--words", "16")
+    run_json("index", features, "-o", tmp_path / "index", "--codebook", tmp_path / "codebook")
+    return tmp_path / "index"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def run_json(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def names(*arguments: object) -> list[str]:
+    (result,) = run_json("search", *arguments)["results"]
+    return [hit["name"] for hit in result["hits"]]
+
+
+def test_from_features_to_answers(index: Path, features: Path, tmp_path: Path) -> None:
+    made = run_json("info", index)
+    assert (made["images"], made["words"], made["dim"], made["deleted"]) == (PHOTOS, 16, 16, 0)
+    assert made["network"] == superfeat.FeatureStore(features).manifest["network"]["digest"]
+    assert run_json("info", tmp_path / "codebook")["digest"] == made["codebook"]
+    assert names(index, "3.png", "--top", "2")[0] == "3.png"
+    assert len(names(index, "3.png", "--all")) == PHOTOS
+    answers = run_json("search", index, features, "--top", "1", "--set", "assignments=1")["results"]
+    assert [(one["query"], one["hits"][0]["name"]) for one in answers] == [(f"{n}.png", f"{n}.png") for n in range(6)]
+    for artefact in (index, tmp_path / "codebook", features):
+        assert run_json("verify", artefact)["whole"] is True
+
+
+def test_indexing_the_same_features_again_changes_nothing(index: Path, features: Path) -> None:
+    before = {path: path.read_bytes() for path in index.rglob("*") if path.is_file()}
+    again = run_json("index", features, "-o", index)
+    assert (again["new"], again["replaced"], again["same"]) == (0, 0, PHOTOS)
+    assert {path: path.read_bytes() for path in index.rglob("*") if path.is_file()} == before
+
+
+def test_from_photos_with_one_command(photos: Path, network: Path, tmp_path: Path) -> None:
+    (photos / "empty.jpg").touch()
+    out = tmp_path / "index"
+    made = run_json("index", photos, "-o", out, "-w", network)
+    assert (made["images"], made["new"]) == (PHOTOS, PHOTOS)
+    assert made["skipped"] == [{"name": "empty.jpg", "reason": "the file is empty"}]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "photos"]  # no work folders are left
+    assert names(out, photos / "2.png", "--top", "1") == ["2.png"]  # the index knows its network and settings
+    draw(photos / "new.png", 77)
+    draw(photos / "2.png", 78)
+    (photos / "empty.jpg").unlink()
+    again = run_json("index", photos, "-o", out)
+    assert (again["new"], again["replaced"], again["same"]) == (1, 1, PHOTOS - 1)
+    assert names(out, photos / "2.png", "--top", "1") == ["2.png"]
+    assert names(out, photos / "new.png", "--top", "1") == ["new.png"]
+
+
+def test_one_index_from_features_and_photos_ranks_alike(
+    photos: Path, features: Path, network: Path, tmp_path: Path
+) -> None:
+    run_json("codebook", features, "-o", tmp_path / "codebook", "--words", "16")
+    common = ["--codebook", tmp_path / "codebook"]
+    run_json("index", features, "-o", tmp_path / "a", *common)
+    run_json("index", photos, "-o", tmp_path / "b", "-w", network, "--profile", "paper", *common)
+    first = run_json("search", tmp_path / "a", features)["results"]
+    second = run_json("search", tmp_path / "b", features)["results"]
+    assert first == second
+
+
+def test_delete_then_compact(index: Path, tmp_path: Path) -> None:
+    assert run_json("delete", index, "1.png", "2.png") == {"index": str(index), "deleted": 2, "images": PHOTOS - 2}
+    assert set(names(index, "0.png", "--all")) == {"0.png", "3.png", "4.png", "5.png"}
+    (tmp_path / "list.txt").write_text("3.png\n\n4.png\n")
+    assert run_json("delete", index, "--list", tmp_path / "list.txt")["images"] == PHOTOS - 4
+    made = run_json("compact", index)
+    assert (made["images"], made["segments"]) == (2, 1)
+    assert run_json("info", index)["deleted"] == 0
+    assert not [path for path in index.rglob("*") if path.is_file() and b"1.png" in path.read_bytes()]
+
+
+def test_only_and_settings(index: Path, tmp_path: Path) -> None:
+    (tmp_path / "only.txt").write_text("5.png\n1.png\n")
+    assert set(names(index, "0.png", "--only", tmp_path / "only.txt")) == {"1.png", "5.png"}
+    plain = run_json("search", index, "0.png", "--all")["results"][0]["hits"]
+    other = run_json("search", index, "0.png", "--all", "--set", "alpha=1", "--set", "idf=true")["results"][0]["hits"]
+    assert [hit["score"] for hit in plain] != [hit["score"] for hit in other]
+
+
+def test_merge(index: Path, features: Path, photos: Path, network: Path, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    draw(tmp_path / "more" / "9.png", 9)
+    more = ["index", tmp_path / "more", "-o", tmp_path / "other", "-w", network, "--profile", "paper"]
+    run_json(*more, "--codebook", tmp_path / "codebook")
+    assert run_json("merge", index, tmp_path / "other")["images"] == PHOTOS + 1
+    assert names(index, "9.png", "--top", "1") == ["9.png"]
+
+
+def test_the_table_for_people(index: Path) -> None:
+    result = run("search", index, "4.png", "--top", "3")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "4.png:"
+    assert lines[1].split()[:2] == ["1", "1.0000"]
+    assert lines[1].endswith("4.png")
+    assert len(lines) == 4
+
+
+def test_import_of_the_reference_files(shared: Path, tmp_path: Path) -> None:
+    run_json("codebook", shared / "asmk_codebook.pkl", "-o", tmp_path / "codebook")
+    words = ["--codebook", tmp_path / "codebook"]
+    made = run_json("index", shared / "asmk_ivf_5images.pkl", "-o", tmp_path / "index", *words)
+    assert made["images"] == 5
+    assert names(tmp_path / "index", "3", "--top", "1") == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["codebook", "{features}", "-o", "{tmp}/c", "--words", "4096"], "needs at least 4096 features"),
+        (["codebook", "{features}", "-o", "{tmp}/codebook"], "exists already"),
+        (["codebook", "{tmp}/nowhere", "-o", "{tmp}/c"], "not a features folder"),
+        (["index", "{tmp}/nowhere", "-o", "{tmp}/i"], "no photos at"),
+        (["index", "{features}", "-o", "{index}", "--codebook", "{tmp}/codebook"], "has its codebook"),
+        (["index", "{features}", "-o", "{photos}"], "exists already"),
+        (
+            ["index", "{photos}", "-o", "{index}", "-w", "{network}", "--profile", "fast"],
+            "was made with other settings",
+        ),
+        (["search", "{index}", "nothing"], "neither a photo here nor the name of an image"),
+        (["search", "{index}", "{photos}/0.png"], "name it with --weights"),
+        (["search", "{index}", "0.png", "--set", "alfa=3"], "did you mean 'alpha'"),
+        (["search", "{photos}", "0.png"], "is not an index"),
+        (["delete", "{index}", "0.png", "nothing"], "has no image called nothing"),
+        (["delete", "{index}"], "no names given"),
+        (["compact", "{photos}"], "is not an index"),
+        (["merge", "{index}", "{photos}"], "is not an index"),
+        (["index", "{tmp}/bad.pkl", "-o", "{tmp}/i", "--codebook", "{tmp}/codebook"], "bad.pkl"),
+    ],
+)
+def test_errors_are_one_line_and_lose_nothing(
+    arguments: list[str], words: str, index: Path, photos: Path, features: Path, network: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.pkl").write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
+    places = {"photos": photos, "features": features, "index": index, "tmp": tmp_path, "network": network}
+    result = run(*(text.format(**places) for text in arguments))
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[-1].startswith("superfeat: ")
+    assert words in result.stderr
+    assert run_json("info", index)["images"] == PHOTOS
+    assert not Path("hacked").exists()
+
+
+def test_photos_of_another_network_are_refused(index: Path, photos: Path, network: Path, tmp_path: Path) -> None:
+    run_json("weights", "convert", network, "-o", tmp_path / "half", "--half")
+    result = run("search", index, photos / "0.png", "-w", tmp_path / "half")
+    assert result.exit_code == 1
+    assert "another network" in result.stderr
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on(network: Path, tmp_path: Path) -> None:
+    """Ctrl-C while photos are indexed keeps what is finished; the same command does the rest."""
+    photos = tmp_path / "many"
+    photos.mkdir()
+    for number in range(120):
+        draw(photos / f"{number:03}.png", number)
+    out = tmp_path / "index"
+    command = [sys.executable, "-m", "superfeat", "index", str(photos), "-o", str(out), "-w", str(network)]
+    run_json("extract", photos, "-o", tmp_path / "f", "-w", network, "--profile", "fast")
+    run_json("codebook", tmp_path / "f", "-o", tmp_path / "codebook", "--words", "32")
+    process = subprocess.Popen([*command, "--codebook", str(tmp_path / "codebook")], stderr=subprocess.PIPE, text=True)
+    journal = out / "journal-000000"
+    deadline = time.monotonic() + 120
+    while (not journal.exists() or journal.stat().st_size < 2000) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command to go on" in errors
+    kept = len(superfeat.Index.open(out))
+    assert 0 < kept < 120
+    again = run_json("index", photos, "-o", out)
+    assert (again["new"], again["same"], again["images"]) == (120 - kept, kept, 120)
