@@ -1,22 +1,21 @@
 """What size and which scales a laptop wants: retrieval quality against CPU time, on real photos.
 
 Extracts each photo once per size, keeping the strongest features of every scale; any choice of scales and of the
-number of features is then scored from these. Quality: mAP of binary ASMK (benchmarks/asmk_reference.py).
+number of features is then scored from these. Quality: mAP of binary ASMK.
 
     python benchmarks/profiles.py --data DATA --network NETWORK --work WORK --json benchmarks/results/profiles.json
 """
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import superfeat
-from benchmarks.asmk_reference import ReferenceIndex, average_precision, train_words
 
 SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
 FAST = superfeat.ExtractConfig.profile("fast").scales
@@ -118,29 +117,44 @@ def measure(
     data: Path, work: Path, size: int, scales: Sequence[float], features: int, sets: Sequence[str], words: int
 ) -> dict[str, object]:
     """mAP of each set, with a codebook learned at the same settings on other photos."""
-    torch.manual_seed(0)
-    training = np.concatenate(list(read_features(work, size, codebook_images(data), scales, features)))
-    few = np.random.default_rng(0).permutation(len(training))[: POINTS_PER_WORD * words]
-    centroids = train_words(training[few], words, rounds=5)
+    settings = superfeat.CodebookConfig(words=words, points_per_word=POINTS_PER_WORD, rounds=5)
+    codebook = superfeat.train_codebook(read_features(work, size, codebook_images(data), scales, features), settings)
     row: dict[str, object] = {"size": size, "scales": list(scales), "features": features}
     row["pixels"] = round(sum(scale**2 for scale in scales) * size**2 / 1e6, 3)
     for name in sets:
-        row[name] = round(100 * mean_average_precision(data, work, size, scales, features, name, centroids), 2)
+        row[name] = round(100 * mean_average_precision(data, work, size, scales, features, name, codebook), 2)
     return row
 
 
 def mean_average_precision(
-    data: Path, work: Path, size: int, scales: Sequence[float], features: int, name: str, centroids: np.ndarray
-) -> float:
+    data: Path, work: Path, size: int, scales: Sequence[float], features: int, name: str,
+    codebook: superfeat.Codebook,
+) -> float:  # fmt: skip
     truth = json.loads((data / "gnd" / f"{name}.json").read_text())
-    index = ReferenceIndex(centroids, list(read_features(work, size, truth["db"], scales, features)))
+    queries = read_features(work, size, [query["img"] for query in truth["queries"]], scales, features)
+    with tempfile.TemporaryDirectory() as folder:
+        index = superfeat.Index.create(Path(folder, "index"), codebook)
+        images = read_features(work, size, truth["db"], scales, features)
+        for _ in index.add_many(((str(number), one, None) for number, one in enumerate(images)), batch=64):
+            pass
+        rankings = index.search_many(list(queries), top=None)
     precisions = []
-    for query in truth["queries"]:
-        (vectors,) = read_features(work, size, [query["img"]], scales, features)
-        ranked = np.argsort(-index.scores(vectors), kind="stable")
+    for query, ranking in zip(truth["queries"], rankings, strict=True):
+        ranked = ranking.ids
         junk = {*query.get("junk", []), *([query["self"]] if "self" in query else [])}
         precisions.append(average_precision(ranked, set(query["pos"]), junk))
     return float(np.mean(precisions))
+
+
+def average_precision(ranked: np.ndarray, positives: set[int], junk: set[int]) -> float:
+    """The Oxford benchmark's trapezoid rule, junk taken out of the ranking first."""
+    clean = [image for image in ranked.tolist() if image not in junk]
+    ranks = [rank for rank, image in enumerate(clean) if image in positives]
+    total = 0.0
+    for found, rank in enumerate(ranks):
+        before = found / rank if rank > 0 else 1.0
+        total += (before + (found + 1) / (rank + 1)) / 2
+    return total / len(positives)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,17 @@
 """The benchmarks still run, and what they compare still agrees. Their timings are not looked at."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
-from benchmarks.asmk_reference import ReferenceIndex, average_precision, train_words
+from benchmarks import search
 from benchmarks.extraction import seeded_network
 from benchmarks.plain import PlainFire
+from benchmarks.profiles import average_precision
+
+from superfeat import Index
 
 
 @pytest.mark.slow
@@ -21,15 +27,31 @@ def test_plain_fire_equals_ours() -> None:
     torch.testing.assert_close(local.vectors[0], vectors, rtol=1e-4, atol=1e-5)
 
 
-def test_the_reference_index_finds_an_image_by_itself() -> None:
-    random = np.random.default_rng(0)
-    images = [random.standard_normal((40, 32)).astype(np.float32) for _ in range(6)]
-    index = ReferenceIndex(train_words(np.concatenate(images), 16), images)
-    for number, vectors in enumerate(images):
-        assert index.scores(vectors).argmax() == number
-
-
 def test_average_precision_of_known_rankings() -> None:
     assert average_precision(np.array([3, 1, 2]), {3}, set()) == 1.0
     assert average_precision(np.array([0, 3, 1]), {3}, {0}) == 1.0
     assert average_precision(np.array([0, 3]), {3}, set()) == pytest.approx(0.25)
+
+
+def test_the_search_benchmark_compares_equal_scores(tmp_path: Path) -> None:
+    small = ["--words", "256", "--words-per-image", "20", "--rounds", "2", "--json", str(tmp_path / "out.json")]
+    search.main(["compare", "--images", "50", "--build-images", "20", *small])
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert [row["images"] for row in result["search"]] == [50]
+    assert result["build"]["times_faster"] > 0
+
+
+def test_the_large_benchmark_goes_on_with_its_index(tmp_path: Path) -> None:
+    small = ["--words", "64", "--words-per-image", "8", "--query-words", "20", "--rounds", "1"]
+    for images in (30, 50):
+        search.main(["million", "-o", str(tmp_path / "index"), "--images", str(images), *small])
+    assert len(Index.open(tmp_path / "index")) == 50
+
+
+def test_the_assignment_benchmark_checks_its_answers(tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    from benchmarks import assign
+
+    assign.main(["--words", "512", "--features", "40", "--rounds", "1", "--json", str(tmp_path / "out.json")])
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert [row["same_answers"] for row in result["results"]] == [1.0, 1.0]
