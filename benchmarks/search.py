@@ -47,9 +47,9 @@ class Collection:
         self.words, self.per_image = words, per_image
 
     def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
-        """Distinct words, ascending."""
-        found = np.searchsorted(self.cumulative, random.random(round(count * 1.06)))
-        return np.unique(np.minimum(found, self.words - 1))[: count + count // 8].astype(np.int32)
+        """Distinct words, ascending, `count` of them on average."""
+        found = np.searchsorted(self.cumulative, random.random(round(count * (1 + 1.36 * count / self.words))))
+        return np.unique(np.minimum(found, self.words - 1)).astype(np.int32)
 
     def images(self, first: int, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for number in range(first, first + count):

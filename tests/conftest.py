@@ -20,6 +20,10 @@ CHECKED = (
     "superfeat.feature_store",
     "superfeat.extraction",
     "superfeat.whiten",
+    "superfeat.segments",
+    "superfeat.snapshot",
+    "superfeat.contents",
+    "superfeat.index",
 )
 # The tower lets an int pass for a float, as every type checker does.
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")

@@ -114,6 +114,8 @@ class Contents:
     def _kill(self, ids: Iterable[int]) -> None:
         """Images that are gone already are passed over: a journal may speak of those that a join has removed."""
         dead = np.asarray(list(ids), np.int64)
+        if not len(dead):
+            return
         first = self.tail[0][0] if self.tail else self.next_id
         for image in dead[dead >= first].tolist():
             self.tail_alive[image - first] = False

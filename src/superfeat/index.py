@@ -154,13 +154,20 @@ class Index:
     def verify(self) -> Iterator[str]:
         """Reads everything and compares it with its checksums; yields each file found whole."""
         contents = load_contents(self.path)
+        try:
+            yield from self._verify(contents)
+        except StoreError as error:
+            if is_current(self.path, contents):
+                raise
+            raise StoreError(f"{self.path} was changed while it was being verified; verify it again") from error
+
+    def _verify(self, contents: Contents) -> Iterator[str]:
         if Codebook.open(self.path / "codebook").digest != contents.layout.codebook:
             raise StoreError(f"{self.path / 'codebook'} is not the codebook that this index was made with")
         yield "codebook"
         for segment, facts in zip(contents.segments, contents.manifest["segments"], strict=True):
             folder = self.path / SEGMENTS / facts["folder"]
-            for name in verify_segment(segment, folder, facts):
-                yield f"{facts['folder']}/{name}"
+            yield from (f"{facts['folder']}/{name}" for name in verify_segment(segment, folder, facts))
         names = [image.name for _, image in contents.images()]
         if len(set(names)) != len(names):
             raise StoreError(f"{self.path} is damaged: two images have the same name")

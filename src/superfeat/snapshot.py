@@ -109,6 +109,8 @@ class Snapshot:
         table: np.ndarray | None = None, workers: int = 1,
     ) -> Ranking:  # fmt: skip
         """The best `top` images (all, if None) among those of `only`; a `table` replaces alpha and threshold."""
+        if top is not None and top < 0:
+            raise SuperfeatError(f"top is {top}; it must be 0 or more, or None for all")
         query = self._require_query(query)
         selectivity = self._selectivity(config, table)
         masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))

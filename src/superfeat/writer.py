@@ -140,7 +140,9 @@ def compact(path: Path, contents: Contents) -> Iterator[Contents]:
             contents = join(path, contents, group)
             yield contents
     if contents.manifest["dead"] is not None or contents.end > HEADER.size:
-        yield _commit(path, contents, list(contents.manifest["segments"]), contents.manifest["next_file"], True)
+        contents = _commit(path, contents, list(contents.manifest["segments"]), contents.manifest["next_file"], True)
+        yield contents
+    sweep(path, contents.manifest)
 
 
 def adopt(path: Path, contents: Contents, segment: Segment) -> Contents:
@@ -168,7 +170,7 @@ def _commit(
     write_json(path / MANIFEST, manifest)
     known = {segment.folder: segment for segment in contents.segments if segment.folder in kept}
     new = Contents(path, manifest, {name: segment for name, segment in known.items() if name})
-    with contextlib.suppress(OSError):  # the next writer's sweep finds them
+    with contextlib.suppress(StoreError):  # the next writer's sweep finds them
         sweep(path, manifest)
     return new
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from superfeat.cli.terminal import json_option, print_result, tree
+from superfeat.cli.terminal import Progress, json_option, print_result, tree
 
 
 @click.command()
@@ -26,7 +26,11 @@ def verify(artefact: Path, as_json: bool) -> None:
         from superfeat.index import Index
 
         index = Index.open(artefact)
-        counts = {"images": len(index), "files": sum(1 for _ in index.verify())}
+        progress = Progress("verifying", None, unit="files")
+        for name in index.verify():
+            progress.step(name)
+        progress.done()
+        counts = {"images": len(index), "files": progress.position}
     elif kind == "superfeat-codebook":
         from superfeat.codebook import Codebook
 
