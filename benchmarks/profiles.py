@@ -64,6 +64,11 @@ def images_of(data: Path, name: str) -> list[str]:
     return sorted({*truth["db"], *(query["img"] for query in truth["queries"])})
 
 
+def images_in(data: Path, name: str) -> list[str]:
+    """The images that are searched, without the queries."""
+    return [str(image) for image in json.loads((data / "gnd" / f"{name}.json").read_text())["db"]]
+
+
 def codebook_images(data: Path) -> list[str]:
     groups = json.loads((data / "train.json").read_text())["groups"]
     images = sorted({image for group in groups for image in group["images"]})

@@ -267,7 +267,7 @@ def nearest_words(vectors: Numbers, centroids: Numbers, count: int) -> list[list
     found = []
     for vector in np.asarray(vectors, np.float64):
         distances = [float(np.square(vector - centroid).sum()) for centroid in np.asarray(centroids, np.float64)]
-        found.append(sorted(range(len(distances)), key=lambda word: (distances[word], word))[:count])  # noqa: B023
+        found.append(sorted(range(len(distances)), key=lambda word: (distances[word], word))[:count])
     return found
 
 

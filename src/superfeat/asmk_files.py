@@ -21,9 +21,8 @@ def _read(path: Path, kind: str) -> dict[str, Any]:
 
 def read_codebook(path: Path) -> np.ndarray:
     """The centroids of a pickled codebook."""
-    state = _read(path, "Codebook")
-    centroids = np.asarray(state.get("centroids"))
-    if centroids.ndim != 2 or centroids.dtype != np.float32:
+    centroids = _read(path, "Codebook").get("centroids")
+    if not isinstance(centroids, np.ndarray) or centroids.ndim != 2 or centroids.dtype != np.float32:
         raise StoreError(f"{path} is damaged: its centroids are not an array of numbers")
     return centroids
 
@@ -38,24 +37,42 @@ class InvertedImage(NamedTuple):
 
 def read_inverted_file(path: Path, dim: int) -> Iterator[InvertedImage]:
     """The images of a pickled inverted file, by id, in the form in which an index with the binary kernel takes them."""
-    state = _read(path, "IVF")
-    counts, lists = np.asarray(state["counts"]), list(zip(state["ivf_vecs"], state["ivf_image_ids"], strict=True))
-    ids, words, codes = [], [], []
-    for word, (stored, images) in enumerate(lists):
+    ids, words, codes = _flatten(path, _read(path, "IVF"), dim)
+    as_bytes = np.zeros((len(codes), code_bytes(dim)), np.uint8)
+    as_bytes[:, : codes.shape[1] * 4] = codes.astype(">u4").view(np.uint8)
+    if np.unpackbits(as_bytes, axis=1)[:, dim:].any():
+        raise StoreError(f"{path} does not hold binary codes of {dim} dimensions; they are longer")
+    for image in np.unique(ids):
+        mine = ids == image
+        if (np.diff(words[mine]) <= 0).any():
+            raise StoreError(f"{path} is damaged: image {image} is in the list of a word twice")
+        yield InvertedImage(int(image), words[mine], as_bytes[mine])
+
+
+def _flatten(path: Path, state: dict[str, Any], dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The lists one after the other: image, word and code of each posting. A distractor's image is negative."""
+    counts: Any = state.get("counts")
+    vectors: Any = state.get("ivf_vecs")
+    images: Any = state.get("ivf_image_ids")
+    offset: Any = state.get("imid_offset", 0)
+    lists = isinstance(vectors, list) and isinstance(images, list) and isinstance(counts, np.ndarray)
+    if not lists or counts.shape != (len(vectors),) or len(images) != len(vectors) or counts.dtype.kind not in "iu":
+        raise StoreError(f"{path} is damaged: it does not have a count, codes and images for each word")
+    if not isinstance(offset, int | np.integer):
+        raise StoreError(f"{path} is damaged: its offset is not a number")
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, (dim + 31) // 32), np.uint32))]
+    for word in np.flatnonzero(counts):
         count = int(counts[word])
-        if count == 0 or stored is None:
-            continue
-        stored, images = np.asarray(stored)[:count], np.asarray(images)[:count]
+        stored, mine = _first(vectors[word], count), _first(images[word], count)
         if stored.dtype != np.uint32 or stored.shape != (count, (dim + 31) // 32):
             raise StoreError(f"{path} does not hold binary codes of {dim} dimensions; the real-valued kind has no ids")
-        ids.append(images + int(state.get("imid_offset", 0)))
-        words.append(np.full(count, word, np.int32))
-        codes.append(stored)
-    if not ids:
-        return
-    flat_ids, flat_words, flat_codes = np.concatenate(ids), np.concatenate(words), np.concatenate(codes)
-    as_bytes = np.zeros((len(flat_codes), code_bytes(dim)), np.uint8)
-    as_bytes[:, : flat_codes.shape[1] * 4] = flat_codes.astype(">u4").view(np.uint8)
-    for image in np.unique(flat_ids):
-        mine = flat_ids == image
-        yield InvertedImage(int(image), flat_words[mine], as_bytes[mine])
+        if mine.dtype.kind not in "iu" or mine.shape != (count,):
+            raise StoreError(f"{path} is damaged: the images of word {word} are not as many as its codes")
+        parts.append((mine.astype(np.int64) - int(offset), np.full(count, word, np.int32), stored))
+    ids, words, codes = zip(*parts, strict=True)
+    return np.concatenate(ids), np.concatenate(words), np.concatenate(codes)
+
+
+def _first(rows: Any, count: int) -> np.ndarray:
+    """The used part of a list, which has room to spare."""
+    return rows[:count] if isinstance(rows, np.ndarray) and rows.ndim else np.empty(0)

@@ -65,6 +65,8 @@ class Codebook:
     def assign(self, vectors: np.ndarray, count: int = 1, *, workers: int | None = None) -> Int32[np.ndarray, "n k"]:
         """The `count` nearest words of each vector, nearest first; exact, equal distances to the lower word."""
         vectors = require_vectors(vectors, "features", self.dim)
+        if count < 1:
+            raise SuperfeatError(f"each feature goes to 1 word or more, not to {count}")
         return nearest(vectors, self._prepared, count, workers or all_cores())
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -111,6 +113,8 @@ def read_codebook_manifest(folder: Path) -> dict[str, Any]:
     missing = [key for key in ("words", "dim", "digest", "network", "facts") if key not in manifest]
     if missing:
         raise StoreError(f"{folder / 'manifest.json'} is damaged: it has no '{missing[0]}'")
+    if not isinstance(manifest["facts"], dict) or not isinstance(manifest["network"], str | None):
+        raise StoreError(f"{folder / 'manifest.json'} is damaged: its values are not of the kinds that they should be")
     return manifest
 
 

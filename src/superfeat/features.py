@@ -59,7 +59,8 @@ def require_vectors(values: object, what: str, dim: int | None = None) -> Float3
         raise SuperfeatError(f"{what} must be an array of numbers (n, dim), not {vectors.dtype} {vectors.shape}")
     if dim is not None and vectors.shape[1] != dim:
         raise SuperfeatError(f"{what} have {vectors.shape[1]} dimensions, and {dim} are needed: another network?")
-    vectors = np.ascontiguousarray(vectors, np.float32)
+    with np.errstate(over="ignore"):  # what does not fit is refused below
+        vectors = np.ascontiguousarray(vectors, np.float32)
     if not np.isfinite(vectors).all():
         raise SuperfeatError(f"{what} hold values that are not finite numbers; extract them again")
     return vectors

@@ -24,7 +24,7 @@ from superfeat.journal import Record
 from superfeat.kernel import aggregate, binarise, normalise_residuals
 from superfeat.names import Image
 from superfeat.nearest import all_cores, run_all
-from superfeat.segments import Segment, join_segments, verify_segment
+from superfeat.segments import Segment, join_segments, require_words, verify_segment
 from superfeat.snapshot import Snapshot
 from superfeat.store import write_json, writer_lock
 from superfeat.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
@@ -231,8 +231,7 @@ class Index:
     ) -> tuple[Record | None, Added]:  # fmt: skip
         """What the journal will say, or nothing if the image is there already."""
         words = features if isinstance(features, ImageWords) else self.query(features, assignments=1)
-        if words.codebook != self._contents.layout.codebook:
-            raise SuperfeatError(f"the words of {name} are of another codebook than those of {self.path}")
+        words = require_words(words, self._contents.layout, f"the words of {name}")
         content = _content(words)
         if found is not None and (found[1].content, found[1].meta) == (content, dict(meta or {})):
             return None, Added(name, found[0], "same")

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from superfeat.weights import Network
 
 BATCH = 64  # images that share one wait for the disk
-POINTS_PER_WORD = 16  # when the number of words is left to us
+# A codebook learned from the photos themselves wants few words (benchmarks/codebooks.py).
+FEWEST_WORDS, FEATURES_PER_WORD, LEAST_FEATURES_PER_WORD = 64, 2000, 8
 
 
 def suggest_words(features: int) -> int:
-    """The most words, a power of two, for which there are features enough; at most the paper's."""
-    return max(1, min(CodebookConfig().words, 1 << max(0, (features // POINTS_PER_WORD).bit_length() - 1)))
+    """How many words to learn from so many features: a power of two, at most the paper's."""
+    wanted = min(max(features // FEATURES_PER_WORD, FEWEST_WORDS), CodebookConfig().words)
+    possible = max(1, min(wanted, features // LEAST_FEATURES_PER_WORD))
+    return 1 << (possible.bit_length() - 1)
 
 
 def feature_facts(store: FeatureStore) -> dict[str, Any]:

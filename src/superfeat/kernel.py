@@ -85,8 +85,8 @@ def binarise(sums: Float32[np.ndarray, "m dim"]) -> UInt8[np.ndarray, "m bytes"]
 
 def normalise_residuals(sums: Float32[np.ndarray, "m dim"]) -> Float32[np.ndarray, "m dim"]:
     """The codes of the real-valued kernel: residuals of length one."""
-    norms = np.sqrt(np.square(sums, dtype=np.float32).sum(axis=1, keepdims=True))
-    return np.asarray(sums / (norms + np.float32(EPSILON)), np.float32)
+    norms = np.sqrt(np.square(sums, dtype=np.float64).sum(axis=1, keepdims=True))
+    return np.asarray(sums / (norms + EPSILON), np.float32)
 
 
 def hamming(a: UInt8[np.ndarray, "m bytes"], b: UInt8[np.ndarray, "n bytes"]) -> Int64[np.ndarray, "m n"]:
@@ -113,7 +113,7 @@ def power_selectivity(dim: int, alpha: float, threshold: float) -> Selectivity:
     steps = [(dim - 2 * distance) // halves for distance in range(dim + 1)]
     whole = dim // halves
     kept = [step / whole >= threshold for step in steps]
-    if alpha == int(alpha) and whole ** int(alpha) < 1 << FRACTION_BITS:
+    if alpha * math.log2(whole) < FRACTION_BITS and alpha == int(alpha):
         scale: int = whole ** int(alpha)
         values = [int(math.copysign(abs(step) ** int(alpha), step)) for step in steps]
     else:
@@ -141,6 +141,11 @@ class Postings(NamedTuple):
     codes: UInt64[np.ndarray, "postings parts"] | Float32[np.ndarray, "postings dim"]
 
 
+def _every_distance(table: np.ndarray, codes: UInt64[np.ndarray, "m parts"]) -> np.ndarray:
+    """The table, and 0 for the distances that only the damaged padding of a code can have."""
+    return np.pad(table, (0, 64 * codes.shape[1] + 1 - len(table)))
+
+
 def accumulate(
     postings: Postings,
     words: Int32[np.ndarray, "m"],
@@ -152,7 +157,7 @@ def accumulate(
     narrow = largest * max(len(words), 1) < 1 << 31  # half the memory to write to, where it cannot overflow
     kind = np.int32 if narrow else np.int64
     sums = np.zeros(SEGMENT_IMAGES, kind)
-    _accumulate(*postings, words, codes, selectivity.table.astype(kind), sums)
+    _accumulate(*postings, words, codes, _every_distance(selectivity.table.astype(kind), codes), sums)
     return sums
 
 
@@ -185,7 +190,8 @@ def accumulate_weighted(
 ) -> Float64[np.ndarray, "ids"]:
     """The same with a weight per word (IDF), in the order of the words: the same bits however images are split."""
     sums = np.zeros(SEGMENT_IMAGES)
-    _accumulate_weighted(*postings, words, codes, selectivity.table / selectivity.scale, weights, sums)
+    table = _every_distance(selectivity.table / selectivity.scale, codes)
+    _accumulate_weighted(*postings, words, codes, table, weights, sums)
     return sums
 
 
@@ -223,7 +229,7 @@ def _accumulate_real(
         for place in range(starts[words[number]], starts[words[number] + 1]):
             cosine = 0.0
             for axis in range(codes.shape[1]):
-                cosine += float(stored[place, axis]) * float(codes[number, axis])
+                cosine += np.float64(stored[place, axis]) * np.float64(codes[number, axis])
             if cosine >= threshold:
                 power = abs(cosine) ** alpha
                 sums[ids[place]] += weights[number] * (power if cosine >= 0 else -power)

@@ -28,6 +28,7 @@ SHARE = 4 * BLOCK  # vectors of one task
 LARGEST = 63  # of 7 bits with sign
 OFFSET = 64  # makes a vector's values unsigned, as the instruction wants them
 DEVIATIONS = 4.0  # values further out are cut off, which the error norms account for
+SMALLEST = 1e-36  # reach of values, so that a float32 can hold the scale
 NEVER = np.int32(np.iinfo(np.int32).min)
 SLACK = 1 + 1e-5  # of the bounds, for the rounding in computing them
 
@@ -72,7 +73,7 @@ def _scale(values: Float32[np.ndarray, "n dim"]) -> float:
     largest = float(np.abs(values).max(initial=0.0))
     deviation = float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if values.size else 0.0
     reach = min(largest, DEVIATIONS * deviation) or 1.0
-    return LARGEST / reach
+    return LARGEST / max(reach, SMALLEST)
 
 
 def _round(values: Float32[np.ndarray, "n dim"], scale: float) -> Int8[np.ndarray, "n dim"]:

@@ -33,7 +33,7 @@ def _place(words: Any, sizes: Any, codes: Any, free: Any, ids: Any, sorted_codes
             position += 1
 
 
-def join_postings(parts: Sequence[Postings], kept: Sequence[Bool[np.ndarray, "images"]]) -> Postings:
+def join_postings(parts: Sequence[Postings], kept: Sequence[Bool[np.ndarray, "_"]]) -> Postings:
     """The lists of the kept images of several segments, one after the other, numbered anew without gaps."""
     counts = [_count_kept(part.starts, part.ids, _for_any_id(keep)) for part, keep in zip(parts, kept, strict=True)]
     starts = np.zeros(len(parts[0].starts), np.uint32)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int32, Int64, UInt32
 
-from superfeat.errors import StoreError
+from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import ImageWords
 from superfeat.kernel import SEGMENT_IMAGES, Postings, code_bytes
 from superfeat.names import Image, MemoryNames, Names, write_names
@@ -110,6 +110,28 @@ class Segment:
         return ImageWords(words, stored, self.layout.codebook)
 
 
+def require_words(image: ImageWords, layout: Layout, what: str) -> ImageWords:
+    """An image's words and codes as the kernel reads them without looking, or an error that says what is wrong."""
+    width, kind = layout.code_shape
+    words, codes = np.asarray(image.words), np.asarray(image.codes)
+    if image.codebook != layout.codebook:
+        raise SuperfeatError(
+            f"{what} are of another codebook ({image.codebook[:12]}…) than the index's "
+            f"({layout.codebook[:12]}…); assign its features with this index"
+        )
+    rising = words.ndim == 1 and words.dtype.kind in "iu" and bool((np.diff(words) > 0).all())
+    if not rising or (len(words) and not 0 <= words[0] <= words[-1] < layout.words):
+        raise SuperfeatError(f"{what} must be rising numbers from 0 to {layout.words - 1}")
+    if codes.dtype != np.dtype(kind) or codes.shape != (len(words), width):
+        raise SuperfeatError(
+            f"the codes of {what} must be {np.dtype(kind)} {(len(words), width)}, not {codes.dtype} {codes.shape}"
+        )
+    spare = np.unpackbits(codes, axis=1)[:, layout.dim :] if layout.binary else ~np.isfinite(codes)
+    if spare.any():
+        raise SuperfeatError(f"the codes of {what} are not codes of {layout.dim} dimensions")
+    return ImageWords(words.astype(np.int32), codes, image.codebook)
+
+
 def build_segment(
     layout: Layout, ids: Sequence[int], images: Sequence[Image], contents: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> Segment:
@@ -123,7 +145,7 @@ def build_segment(
     return Segment(layout, postings, np.asarray(ids, np.int64), sizes.astype(np.uint32), MemoryNames(list(images)))
 
 
-def join_segments(parts: Sequence[Segment], kept: Sequence[Bool[np.ndarray, "images"]]) -> Segment:
+def join_segments(parts: Sequence[Segment], kept: Sequence[Bool[np.ndarray, "_"]]) -> Segment:
     """One segment of the kept images, in the order given; of the others nothing remains."""
     postings = join_postings([part.postings for part in parts], kept)
     images = np.concatenate([part.images[keep] for part, keep in zip(parts, kept, strict=True)])

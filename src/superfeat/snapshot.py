@@ -23,9 +23,9 @@ from superfeat.kernel import (
 )
 from superfeat.nearest import run_all
 from superfeat.postings import count_images, weight_sums
-from superfeat.segments import Layout, Segment
+from superfeat.segments import Layout, Segment, require_words
 
-Mask = Bool[np.ndarray, "images"]
+Mask = Bool[np.ndarray, "_"]  # segments differ in length
 
 
 class Weights(NamedTuple):
@@ -111,7 +111,7 @@ class Snapshot:
         """The best `top` images (all, if None) among those of `only`; a `table` replaces alpha and threshold."""
         if top is not None and top < 0:
             raise SuperfeatError(f"top is {top}; it must be 0 or more, or None for all")
-        query = self._require_query(query)
+        query = require_words(query, self.layout, "the query's words")
         selectivity = self._selectivity(config, table)
         masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))
         found: list[Best | None] = [None] * len(self.segments)
@@ -121,14 +121,6 @@ class Snapshot:
 
         run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
         return self._ranking(found, top)
-
-    def _require_query(self, query: ImageWords) -> ImageWords:
-        if query.codebook != self.layout.codebook:
-            raise SuperfeatError(
-                f"the query's words are of another codebook ({query.codebook[:12]}…) than the index's "
-                f"({self.layout.codebook[:12]}…); assign its features with this index"
-            )
-        return query
 
     def _selectivity(self, config: SearchConfig, table: np.ndarray | None) -> Selectivity:
         if table is None:

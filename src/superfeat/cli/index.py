@@ -185,7 +185,8 @@ class _Run:
         if store is None:
             raise SuperfeatError("a new index needs its codebook here; name it with --codebook")
         words = suggest_words(sum(entry.count for entry in store.entries))
-        click.echo(f"learning a codebook of {words} words from these photos (name one with --codebook)", err=True)
+        advice = "one learned from many other photos finds more; name it with --codebook"
+        click.echo(f"learning a codebook of {words} words from these photos ({advice})", err=True)
         beside = self.output.with_name(f"{self.output.name}.codebook")
         if not beside.exists():
             _train(store, CodebookConfig(words=words), beside, False, self.workers)
