@@ -1,9 +1,10 @@
 """What an index holds now: its segments, which of their images are dead, and the images still in the journal."""
 
 import contextlib
+import os
 import threading
 import zlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ from superfeat.kernel import SEGMENT_IMAGES
 from superfeat.names import Image
 from superfeat.segments import Layout, Segment, build_segment, open_segment
 from superfeat.snapshot import Snapshot
-from superfeat.store import explained, read_array, read_json
+from superfeat.store import read_array, read_json
 
 FORMAT = "superfeat-index"
 VERSION = 1
 MANIFEST = "manifest.json"
 SEGMENTS = "segments"
-FACTS = ("words", "dim", "kernel", "codebook", "network", "settings", "facts", "segments", "dead", "journal", "next_id")
+FACTS = (
+    *("made", "words", "dim", "kernel", "codebook", "network", "settings", "facts"),
+    *("segments", "dead", "journal", "next_id", "next_file"),
+)
 SMALL, MIDDLE, FAN = 1024, 8192, 8  # images: eight small segments become a middle one, eight of those a full one
 
 
@@ -45,13 +49,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
 class Contents:
     """Loaded from disk, and kept in step with every record that is written to the journal."""
 
-    def __init__(self, path: Path, manifest: dict[str, Any], known: Mapping[str, Segment] | None = None) -> None:
+    def __init__(self, path: Path, manifest: dict[str, Any], before: "Contents | None" = None) -> None:
         self.manifest = manifest
+        same = before is not None and before.manifest["made"] == manifest["made"]
+        known = {segment.folder: segment for segment in before.segments} if before is not None and same else {}
         self.layout = Layout(manifest["words"], manifest["dim"], manifest["kernel"] == "binary", manifest["codebook"])
         self.next_id = int(manifest["next_id"])
         self.segments: list[Segment] = []
         for facts in manifest["segments"]:
-            opened = (known or {}).get(facts["folder"])
+            opened = known.get(facts["folder"])
             self.segments.append(opened or open_segment(self.layout, path / SEGMENTS / facts["folder"], facts))
         self.alive = self._read_alive(path)
         self.tail: list[tuple[int, Image, np.ndarray, np.ndarray]] = []
@@ -76,7 +82,8 @@ class Contents:
         return alive
 
     def __len__(self) -> int:
-        return sum(int(mask.sum()) for mask in self.alive) + sum(self.tail_alive)
+        with self._lock:
+            return sum(int(mask.sum()) for mask in self.alive) + sum(self.tail_alive)
 
     def dead(self, folders: Container[str | None]) -> Int64[np.ndarray, "n"]:
         """Ids of the dead images that these segments hold."""
@@ -130,23 +137,16 @@ class Contents:
     def find(self, names: Sequence[str]) -> dict[str, tuple[int, Image]]:
         """The living images of these names."""
         found: dict[str, tuple[int, Image]] = {}
-        for segment, mask in zip(self.segments, self.alive, strict=True):
-            for number, image in segment.names.find(names).items():
-                if mask[number]:
-                    found[image.name] = int(segment.images[number]), image
-        for name in names:
-            place = self._tail_numbers.get(name)
-            if place is not None and self.tail_alive[place]:
-                found[name] = self.tail[place][:2]
+        with self._lock:
+            for segment, mask in zip(self.segments, self.alive, strict=True):
+                for number, image in segment.names.find(names).items():
+                    if mask[number]:
+                        found[image.name] = int(segment.images[number]), image
+            for name in names:
+                place = self._tail_numbers.get(name)
+                if place is not None and self.tail_alive[place]:
+                    found[name] = self.tail[place][:2]
         return found
-
-    def images(self) -> Iterator[tuple[int, Image]]:
-        """All living images, by id."""
-        for segment, mask in zip(self.segments, self.alive, strict=True):
-            for image, one, living in zip(segment.images.tolist(), segment.names, mask.tolist(), strict=True):
-                if living:
-                    yield image, one
-        yield from (entry[:2] for entry, living in zip(self.tail, self.tail_alive, strict=True) if living)
 
     def tail_segment(self) -> Segment | None:
         """The living images of the journal as a segment in memory."""
@@ -168,17 +168,21 @@ class Contents:
                 self._snapshot = Snapshot(self.layout, tuple(segments), tuple(alive))
             return self._snapshot
 
+    def most_at_once(self) -> tuple[int, int]:
+        """Images and postings that may be added before looking whether the journal is full."""
+        return MIDDLE, self.layout.most_postings // 4
+
     def tail_is_full(self, bulk: bool) -> bool:
         """Whether the journal should become a segment."""
         return len(self.tail) >= (MIDDLE if bulk else SMALL) or self.tail_postings >= self.layout.most_postings // 2
 
 
-def load_contents(path: Path, known: Mapping[str, Segment] | None = None) -> Contents:
-    """Reads an index; once more if a writer replaced its files in between."""
+def load_contents(path: Path, before: Contents | None = None) -> Contents:
+    """Reads an index, again if a writer replaced its files in between; segments of `before` stay open."""
     for attempt in range(10):
         manifest = read_manifest(path)
         try:
-            return Contents(path, manifest, known)
+            return Contents(path, manifest, before)
         except StoreError:
             with contextlib.suppress(StoreError):
                 if read_manifest(path) != manifest and attempt < 9:
@@ -226,6 +230,10 @@ def compact_groups(segments: Sequence[Segment], alive: Sequence[np.ndarray], lay
 
 
 def folder_bytes(path: Path) -> int:
-    """Of all files below a folder."""
-    with explained(path, "read"):
-        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    """Of all files below a folder; those that a writer removes meanwhile do not count."""
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                total += Path(folder, name).stat().st_size
+    return total

@@ -22,11 +22,11 @@ from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking, require_vectors
 from superfeat.journal import Record
 from superfeat.kernel import aggregate, binarise, normalise_residuals
-from superfeat.names import Image
+from superfeat.names import Image, require_name
 from superfeat.nearest import all_cores, run_all
 from superfeat.segments import Segment, join_segments, require_words, verify_segment
 from superfeat.snapshot import Snapshot
-from superfeat.store import write_json, writer_lock
+from superfeat.store import as_json, write_json, writer_lock
 from superfeat.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
 
 Query = Features | np.ndarray | ImageWords | str
@@ -76,8 +76,7 @@ class Index:
     def refresh(self) -> None:
         """Takes in what other processes have changed."""
         with self._thread_lock:
-            known = {segment.folder: segment for segment in self._contents.segments if segment.folder}
-            self._contents = load_contents(self.path, known)
+            self._contents = load_contents(self.path, self._contents)
 
     @functools.cached_property
     def codebook(self) -> Codebook:
@@ -111,11 +110,11 @@ class Index:
 
     def names(self) -> Iterator[str]:
         """Of all images, in the order of their ids."""
-        return (image.name for _, image in self._contents.images())
+        return (image.name for _, image in self.snapshot().images())
 
     def meta(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
         """What was noted with those of these images that there are, by name."""
-        return {name: image.meta for name, (_, image) in self._contents.find(names).items()}
+        return {name: as_json(image.meta) for name, (_, image) in self._contents.find(names).items()}
 
     def id(self, name: str) -> int:
         """The id of an image: it stays the same as long as the image is not replaced."""
@@ -168,7 +167,7 @@ class Index:
         for segment, facts in zip(contents.segments, contents.manifest["segments"], strict=True):
             folder = self.path / SEGMENTS / facts["folder"]
             yield from (f"{facts['folder']}/{name}" for name in verify_segment(segment, folder, facts))
-        names = [image.name for _, image in contents.images()]
+        names = [image.name for _, image in contents.snapshot().images()]
         if len(set(names)) != len(names):
             raise StoreError(f"{self.path} is damaged: two images have the same name")
         yield str(contents.manifest["journal"])
@@ -181,11 +180,7 @@ class Index:
 
     def words_of(self, name: str) -> ImageWords:
         """The words and codes of an indexed image."""
-        image, _ = self._require(name)
-        snapshot = self.snapshot()
-        place = snapshot.locate(image)
-        assert place is not None
-        return snapshot.segments[place[0]].words_of(place[1])
+        return self._words(name, self.config.search, self.snapshot())
 
     def query(self, features: Features | np.ndarray, assignments: int | None = None) -> ImageWords:
         """Features as the index sees them, each assigned to its nearest words (as many as a query takes)."""
@@ -220,7 +215,7 @@ class Index:
             for name, features, meta in images:
                 if name in waiting:
                     yield from self._flush(waiting, batch > 1)
-                waiting[name] = features, meta
+                waiting[require_name(name)] = features, _require_json(name, meta)
                 if len(waiting) >= batch:
                     yield from self._flush(waiting, batch > 1)
             yield from self._flush(waiting, batch > 1)
@@ -233,11 +228,11 @@ class Index:
         words = features if isinstance(features, ImageWords) else self.query(features, assignments=1)
         words = require_words(words, self._contents.layout, f"the words of {name}")
         content = _content(words)
-        if found is not None and (found[1].content, found[1].meta) == (content, dict(meta or {})):
+        if found is not None and (found[1].content, found[1].meta) == (content, meta or {}):
             return None, Added(name, found[0], "same")
         facts: dict[str, Any] = {"add": name, "id": image, "content": content}
         if meta:
-            facts["meta"] = dict(meta)
+            facts["meta"] = meta
         if found is not None:
             facts["replaces"] = [found[0]]
         if isinstance(features, Features):
@@ -318,7 +313,12 @@ class Index:
                 sweep(self.path, self._contents.manifest)
                 self._writing = True
                 stack.callback(setattr, self, "_writing", False)
-            yield
+            try:
+                yield
+            except Exception:
+                with contextlib.suppress(SuperfeatError):
+                    self.refresh()  # what is in memory may be ahead of the disk
+                raise
 
     # -- Search
 
@@ -334,7 +334,7 @@ class Index:
         config = config or self.config.search
         snapshot = self.snapshot()
         masks = None if only is None else self._masks(snapshot, only)
-        words = self._words(query, config)
+        words = self._words(query, config, snapshot)
         return snapshot.search(words, config, top=top, only=masks, table=table, workers=workers or all_cores())
 
     def search_many(
@@ -344,7 +344,7 @@ class Index:
         """One ranking per query, all over the same images; the queries are shared out over the cores."""
         config = config or self.config.search
         snapshot = self.snapshot()
-        words = [self._words(query, config) for query in queries]
+        words = [self._words(query, config, snapshot) for query in queries]
         found: list[Ranking | None] = [None] * len(queries)
 
         def work(number: int) -> None:
@@ -359,21 +359,33 @@ class Index:
         by_name = dict(zip(ranking.names, ranking.scores.tolist(), strict=True))
         return np.asarray([by_name[name] for name in names], np.float64)
 
-    def _words(self, query: Query, config: SearchConfig) -> ImageWords:
+    def _words(self, query: Query, config: SearchConfig, snapshot: Snapshot) -> ImageWords:
         if isinstance(query, str):
-            return self.words_of(query)
+            place = self._places(snapshot, [query])[0]
+            return snapshot.segments[place[0]].words_of(place[1])
         return query if isinstance(query, ImageWords) else self.query(query, config.assignments)
+
+    def _places(self, snapshot: Snapshot, names: Sequence[str]) -> list[tuple[int, int]]:
+        """Segment and number within it of each of these images."""
+        ids = snapshot.find_all(names)
+        places = [snapshot.locate(ids[name]) if name in ids else None for name in names]
+        if None in places:
+            raise SuperfeatError(f"{self.path} has no image called {names[places.index(None)]}")
+        return [place for place in places if place is not None]
 
     def _masks(self, snapshot: Snapshot, only: Iterable[str]) -> list[np.ndarray]:
         masks = [np.zeros(len(segment), np.bool_) for segment in snapshot.segments]
-        names = list(only)
-        ids = snapshot.find_all(names)
-        for name in names:
-            place = snapshot.locate(ids[name]) if name in ids else None
-            if place is None:
-                raise SuperfeatError(f"{self.path} has no image called {name}")
-            masks[place[0]][place[1]] = True
+        for place, number in self._places(snapshot, list(only)):
+            masks[place][number] = True
         return masks
+
+
+def _require_json(name: str, meta: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is noted with an image as it will be read again: a copy of our own."""
+    try:
+        return dict(as_json(dict(meta or {})))
+    except (TypeError, ValueError) as error:
+        raise SuperfeatError(f"what is noted with {name} cannot be written as JSON: {error}") from error
 
 
 def _content(words: ImageWords) -> int:

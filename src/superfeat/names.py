@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from superfeat.errors import StoreError
+from superfeat.errors import StoreError, SuperfeatError
 
 SCHEMA = """
 CREATE TABLE images (number INTEGER PRIMARY KEY, name NOT NULL, content INTEGER NOT NULL, meta TEXT);
@@ -30,12 +30,29 @@ def _to_sql(name: str) -> str | bytes:
     try:
         name.encode()
     except UnicodeEncodeError:
-        return name.encode(errors="surrogateescape")
+        return _as_bytes(name)
     return name
+
+
+def _as_bytes(name: str) -> bytes:
+    try:
+        return name.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return name.encode(errors="surrogatepass")  # no image has such a name
 
 
 def _from_sql(name: str | bytes) -> str:
     return name if isinstance(name, str) else name.decode(errors="surrogateescape")
+
+
+def require_name(name: object) -> str:
+    """A name that comes back from the disk as it went there: Unicode, or a file name as the system gives it."""
+    try:
+        if isinstance(name, str) and name.encode(errors="surrogateescape").decode(errors="surrogateescape") == name:
+            return name
+    except UnicodeError:
+        pass
+    raise SuperfeatError(f"an image cannot be called {name!r}: it is neither Unicode nor the name of a file")
 
 
 def write_names(path: Path, images: Iterable[Image]) -> None:
@@ -70,8 +87,8 @@ class Names:
             self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {path}: {error}") from error
-        found = self._query("SELECT count(*), max(number) FROM images")[0]
-        if found != (count, count - 1):
+        found = self._query("SELECT count(*), min(number), max(number) FROM images")[0]
+        if found != (count, 0, count - 1):
             raise StoreError(f"{path} is damaged: it names {found[0]} images, not {count}")
 
     def __del__(self) -> None:
@@ -88,7 +105,7 @@ class Names:
     def find(self, names: Sequence[str]) -> dict[int, Image]:
         """The images of these names, by number within their segment."""
         rows = self._select("name", [_to_sql(name) for name in names])
-        return {number: _image(*row) for number, *row in rows}
+        return {number: self._image(*row) for number, *row in rows}
 
     def _select(self, column: str, values: Sequence[Any]) -> Iterator[Any]:
         for first in range(0, len(values), MOST_VARIABLES):
@@ -98,15 +115,17 @@ class Names:
 
     def names_of(self, numbers: Sequence[int]) -> dict[int, str]:
         """Names by number."""
-        return {number: _from_sql(name) for number, name, _, _ in self._select("number", numbers)}
+        return {number: self._image(*row).name for number, *row in self._select("number", numbers)}
 
     def __iter__(self) -> Iterator[Image]:
         """All images in the order of their numbers."""
-        return (_image(*row) for row in self._query("SELECT name, content, meta FROM images ORDER BY number"))
+        return (self._image(*row) for row in self._query("SELECT name, content, meta FROM images ORDER BY number"))
 
-
-def _image(name: str | bytes, content: int, meta: str | None) -> Image:
-    return Image(_from_sql(name), content, json.loads(meta) if meta else {})
+    def _image(self, name: str | bytes, content: int, meta: str | None) -> Image:
+        try:
+            return Image(_from_sql(name), int(content), json.loads(meta) if meta else {})
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StoreError(f"{self.path} is damaged: {error}; run superfeat verify") from error
 
 
 class MemoryNames:

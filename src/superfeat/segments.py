@@ -71,7 +71,8 @@ class Pages:
                 begins = one.begin + firsts.astype(np.int64) * width
                 begins -= begins % mmap.PAGESIZE
                 lengths = one.begin + ends.astype(np.int64) * width - begins
-                for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
+                some = ends > firsts
+                for begin, length in zip(begins[some].tolist(), lengths[some].tolist(), strict=True):
                     one.map.madvise(mmap.MADV_WILLNEED, begin, length)
         began = time.perf_counter()
         yield

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from superfeat.kernel import (
     power_selectivity,
     table_selectivity,
 )
+from superfeat.names import Image
 from superfeat.nearest import run_all
 from superfeat.postings import count_images, weight_sums
 from superfeat.segments import Layout, Segment, require_words
@@ -76,6 +77,13 @@ class Snapshot:
                 if mask[number]:
                     found[image.name] = int(segment.images[number])
         return found
+
+    def images(self) -> Iterator[tuple[int, Image]]:
+        """All living images with their ids, in the order of these."""
+        for segment, mask in zip(self.segments, self.alive, strict=True):
+            for image, one, living in zip(segment.images.tolist(), segment.names, mask.tolist(), strict=True):
+                if living:
+                    yield image, one
 
     def ids(self) -> Int64[np.ndarray, "n"]:
         """Of all living images, ascending."""

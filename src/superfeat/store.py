@@ -187,7 +187,9 @@ def umask() -> int:
 @contextlib.contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
     """One writer at a time; the lock goes with the process, however it ends."""
-    with explained(folder), (folder / ".lock").open("a+") as file:
+    with explained(folder):
+        file = (folder / ".lock").open("a+")
+    with file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,6 +7,7 @@ Whatever a killed writer left behind is swept away by the next one.
 import contextlib
 import shutil
 import tempfile
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ def create_folder(
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
+        "made": uuid.uuid4().hex,  # tells it from another one that is made later at the same place
         "words": codebook.words,
         "dim": codebook.dim,
         "kernel": config.kernel,
@@ -95,10 +97,27 @@ def sweep(path: Path, manifest: dict[str, Any]) -> None:
 
 def write_records(path: Path, contents: Contents, records: Sequence[Record], bulk: bool) -> Contents:
     """Makes the records safe; returns the contents to go on with."""
-    contents.end = append(path / contents.manifest["journal"], contents.end, records)
+    for some in _parts(records, *contents.most_at_once()):
+        contents.end = append(path / contents.manifest["journal"], contents.end, some)
+        for record in some:
+            contents.apply(record)
+        if contents.tail_is_full(bulk):
+            contents = seal(path, contents)
+    return contents
+
+
+def _parts(records: Sequence[Record], most_images: int, most_postings: int) -> Iterator[list[Record]]:
+    """Each small enough to become a segment together with what is in the journal already."""
+    part: list[Record] = []
+    postings = 0
     for record in records:
-        contents.apply(record)
-    return seal(path, contents) if contents.tail_is_full(bulk) else contents
+        part.append(record)
+        postings += 0 if record.words is None else len(record.words)
+        if len(part) >= most_images or postings >= most_postings:
+            yield part
+            part, postings = [], 0
+    if part:
+        yield part
 
 
 def seal(path: Path, contents: Contents) -> Contents:
@@ -168,8 +187,7 @@ def _commit(
         manifest["journal"] = JOURNAL.format(number + 1)
         new_journal(path / manifest["journal"])
     write_json(path / MANIFEST, manifest)
-    known = {segment.folder: segment for segment in contents.segments if segment.folder in kept}
-    new = Contents(path, manifest, {name: segment for name, segment in known.items() if name})
+    new = Contents(path, manifest, contents)
     with contextlib.suppress(StoreError):  # the next writer's sweep finds them
         sweep(path, manifest)
     return new
