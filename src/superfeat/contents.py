@@ -1,6 +1,7 @@
 """What an index holds now: its segments, which of their images are dead, and the images still in the journal."""
 
 import contextlib
+import json
 import os
 import threading
 import zlib
@@ -17,16 +18,12 @@ from superfeat.kernel import SEGMENT_IMAGES
 from superfeat.names import Image
 from superfeat.segments import Layout, Segment, build_segment, open_segment
 from superfeat.snapshot import Snapshot
-from superfeat.store import read_array, read_json
+from superfeat.store import read_array, read_json, write_json
 
 FORMAT = "superfeat-index"
 VERSION = 1
 MANIFEST = "manifest.json"
 SEGMENTS = "segments"
-FACTS = (
-    *("made", "words", "dim", "kernel", "codebook", "network", "settings", "facts"),
-    *("segments", "dead", "journal", "next_id", "next_file"),
-)
 SMALL, MIDDLE, FAN = 1024, 8192, 8  # images: eight small segments become a middle one, eight of those a full one
 
 
@@ -40,10 +37,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise StoreError(
             f"{path} has format version {manifest.get('version')}; this superfeat reads {VERSION}: upgrade it"
         )
-    missing = [key for key in FACTS if key not in manifest]
-    if missing:
-        raise StoreError(f"{file} is damaged: it has no '{missing[0]}'")
+    if manifest.pop("crc32", None) != _manifest_checksum(manifest):
+        raise StoreError(f"{file} is damaged: its checksum is not the one it was written with")
     return manifest
+
+
+def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Replaces what an index says of itself: the one moment at which a change happens."""
+    write_json(path / MANIFEST, {**manifest, "crc32": _manifest_checksum(manifest)})
+
+
+def _manifest_checksum(manifest: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
 class Contents:
@@ -188,6 +193,8 @@ def load_contents(path: Path, before: Contents | None = None) -> Contents:
                 if read_manifest(path) != manifest and attempt < 9:
                     continue
             raise
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{path / MANIFEST} is damaged: {error!r}") from error
     raise AssertionError("unreachable")
 
 

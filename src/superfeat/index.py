@@ -4,6 +4,7 @@ Small changes are records in a journal, safe when the call returns. A full journ
 are joined, and the manifest that names them is replaced as a whole. docs/formats.md describes every byte.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -17,7 +18,7 @@ import numpy as np
 
 from superfeat.codebook import Codebook
 from superfeat.config import IndexConfig, SearchConfig, overlay
-from superfeat.contents import MANIFEST, SEGMENTS, Contents, folder_bytes, load_contents
+from superfeat.contents import SEGMENTS, Contents, folder_bytes, load_contents, write_manifest
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking, require_vectors
 from superfeat.journal import Record
@@ -26,7 +27,7 @@ from superfeat.names import Image, require_name
 from superfeat.nearest import all_cores, run_all
 from superfeat.segments import Segment, join_segments, require_words, verify_segment
 from superfeat.snapshot import Snapshot
-from superfeat.store import as_json, write_json, writer_lock
+from superfeat.store import as_json, writer_lock
 from superfeat.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
 
 Query = Features | np.ndarray | ImageWords | str
@@ -244,7 +245,7 @@ class Index:
         """The first features that say where they come from decide for the whole index."""
         if self.network is None and network is not None:
             manifest = {**self._contents.manifest, "network": network}
-            write_json(self.path / MANIFEST, manifest)
+            write_manifest(self.path, manifest)
             self._contents.manifest = manifest
 
     def _flush(self, waiting: dict[str, Any], bulk: bool) -> Iterator[Added]:
@@ -284,6 +285,7 @@ class Index:
         if theirs.layout != self._contents.layout:
             raise SuperfeatError(f"{other.path} has another codebook or kernel than {self.path}; they cannot be merged")
         self._require_network(other.network)
+        collections.deque(other.verify(), maxlen=0)  # damage must not get new checksums
         with self.writing():
             self._note_network(other.network)
             snapshot = other.snapshot()

@@ -4,6 +4,7 @@ Every step writes new files, syncs them, and then replaces the manifest as a who
 Whatever a killed writer left behind is swept away by the next one.
 """
 
+import collections
 import contextlib
 import shutil
 import tempfile
@@ -26,11 +27,12 @@ from superfeat.contents import (
     compact_groups,
     next_join,
     read_manifest,
+    write_manifest,
 )
 from superfeat.errors import StoreError
 from superfeat.journal import HEADER, Record, append, new_journal
-from superfeat.segments import Segment, join_segments, write_segment
-from superfeat.store import explained, sync, sync_folder, umask, write_json
+from superfeat.segments import Segment, join_segments, verify_segment, write_segment
+from superfeat.store import explained, sync, sync_folder, umask
 
 JOURNAL, DEAD = "journal-{:06}", "dead-{:06}.npy"
 
@@ -65,7 +67,7 @@ def create_folder(
             (beside / SEGMENTS).mkdir()
             codebook.save(beside / "codebook")
             new_journal(beside / manifest["journal"])
-            write_json(beside / MANIFEST, manifest)
+            write_manifest(beside, manifest)
             beside.chmod(0o777 & ~umask())
             beside.rename(folder)
         finally:
@@ -91,7 +93,7 @@ def sweep(path: Path, manifest: dict[str, Any]) -> None:
                 if file.name not in files:
                     file.unlink(missing_ok=True)
         for folder in (path / SEGMENTS).iterdir():
-            if folder.name not in folders:
+            if folder.name not in folders and folder.name.isdigit():
                 shutil.rmtree(folder)
 
 
@@ -140,6 +142,8 @@ def join(path: Path, contents: Contents, group: slice) -> Contents:
     segments = list(contents.manifest["segments"])
     parts, masks = contents.segments[group], contents.alive[group]
     with _undone_on_failure(path):
+        for segment, facts in zip(parts, segments[group], strict=True):  # damage must not get new checksums
+            collections.deque(verify_segment(segment, path / SEGMENTS / facts["folder"], facts), maxlen=0)
         if any(mask.any() for mask in masks):
             joined = join_segments(parts, masks)
             segments[group] = [write_segment(joined, path / SEGMENTS / f"{number:06}")]
@@ -186,7 +190,7 @@ def _commit(
     if fresh_journal:
         manifest["journal"] = JOURNAL.format(number + 1)
         new_journal(path / manifest["journal"])
-    write_json(path / MANIFEST, manifest)
+    write_manifest(path, manifest)
     new = Contents(path, manifest, contents)
     with contextlib.suppress(StoreError):  # the next writer's sweep finds them
         sweep(path, manifest)
