@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test check lint clean
+.PHONY: demo test test-long check lint clean
 
 demo: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo.py demo
@@ -12,7 +12,10 @@ test: $(STAMP) lint
 	$(BIN)/python -m pytest --cov=superfeat --cov-branch --cov-report=term:skip-covered
 
 check: $(STAMP) lint
-	$(BIN)/python -m pytest -m "not slow" -q
+	$(BIN)/python -m pytest -m "not slow and not long" -q
+
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -m long
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

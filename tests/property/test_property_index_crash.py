@@ -342,8 +342,8 @@ def drive(folder: Path, how: str, most: int, seed: int, kernel: str) -> dict[str
     [
         (5, 0, "binary"),
         (3, 1, "real"),
-        pytest.param(10_000, 2, "binary", marks=pytest.mark.slow),
-        pytest.param(10_000, 3, "real", marks=pytest.mark.slow),
+        pytest.param(10_000, 2, "binary", marks=pytest.mark.long),
+        pytest.param(10_000, 3, "real", marks=pytest.mark.long),
     ],
 )
 def test_killed_before_a_change_of_the_disk(most: int, seed: int, kernel: str, tmp_path: Path) -> None:
@@ -354,8 +354,8 @@ def test_killed_before_a_change_of_the_disk(most: int, seed: int, kernel: str, t
 
 @pytest.mark.parametrize(
     ("most", "seed", "kernel"),
-    [(8, 0, "binary"), pytest.param(150, 1, "binary", marks=pytest.mark.slow),
-     pytest.param(50, 2, "real", marks=pytest.mark.slow)],
+    [(8, 0, "binary"), pytest.param(150, 1, "binary", marks=pytest.mark.long),
+     pytest.param(50, 2, "real", marks=pytest.mark.long)],
 )  # fmt: skip
 def test_killed_at_random_moments(most: int, seed: int, kernel: str, tmp_path: Path) -> None:
     assert drive(tmp_path, "time", most, seed, kernel)["kills"] >= most

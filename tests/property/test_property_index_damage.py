@@ -161,8 +161,8 @@ def sweep(folder: Path, how: str, count: int) -> dict[str, Any]:
     [
         ("binary", 12),
         ("real", 6),
-        pytest.param("binary", 1000, marks=pytest.mark.slow),
-        pytest.param("real", 300, marks=pytest.mark.slow),
+        pytest.param("binary", 1000, marks=pytest.mark.long),
+        pytest.param("real", 300, marks=pytest.mark.long),
     ],
 )
 def test_a_flipped_bit(kernel: str, count: int, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_any_life(kernel: str, steps: list[tuple[Any, ...]], tmp_path_factory: p
     live(tmp_path_factory.mktemp("life"), kernel, steps)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", ["binary", "real"])
 @THOROUGH
 @given(steps=STEPS)

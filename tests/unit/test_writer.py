@@ -265,7 +265,7 @@ class Faults:
         return call
 
 
-EVERY = pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+EVERY = pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
 
 
 @EVERY
