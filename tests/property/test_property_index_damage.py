@@ -263,6 +263,15 @@ def test_a_codebook_of_another_index(index_folder: Path, tmp_path: Path) -> None
         list(index.verify())
 
 
+def test_a_centroid_that_is_no_number(index_folder: Path) -> None:
+    file = index_folder / "codebook" / "centroids.npy"
+    file.write_bytes(file.read_bytes()[:-4] + np.float32(np.inf).tobytes())
+    with pytest.raises(StoreError, match=r"codebook.* is damaged"):
+        Index.open(index_folder).search(QUERY)
+    with pytest.raises(StoreError, match=r"codebook.* is damaged"):
+        list(Index.open(index_folder).verify())
+
+
 def test_segments_that_changed_places(index_folder: Path) -> None:
     first, second = sorted((index_folder / "segments").iterdir())
     first.rename(index_folder / "away")

@@ -124,6 +124,22 @@ def test_rows_that_make_no_sense(damage: str, tmp_path: Path) -> None:
         read_all(Names(tmp_path / "names.sqlite", 2))
 
 
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    """SQLite quotes it in its messages, which are then no text either."""
+    written(tmp_path, ["a", "b"])
+    file = tmp_path / "names.sqlite"
+    whole = file.read_bytes()
+    first, end = whole.index(b"CREATE UNIQUE INDEX"), whole.index(b"meta TEXT)")
+    refused = 0
+    for place in range(first, end):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
+        try:
+            read_all(Names(file, 2))
+        except StoreError:
+            refused += 1
+    assert refused > 20
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError) as error:
         write_names(tmp_path / "absent" / "names.sqlite", images(["a"]))
