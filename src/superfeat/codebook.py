@@ -95,7 +95,11 @@ class Codebook:
 
             return cls(read_codebook(folder))
         manifest = read_codebook_manifest(folder)
-        codebook = cls(read_array(folder / "centroids.npy", "<f4"), manifest["network"], manifest["facts"])
+        centroids = read_array(folder / "centroids.npy", "<f4")
+        try:
+            codebook = cls(centroids, manifest["network"], manifest["facts"])
+        except SuperfeatError as error:
+            raise StoreError(f"{folder} is damaged: {error}") from error
         if codebook.digest != manifest["digest"]:
             raise StoreError(f"{folder} is damaged: its centroids are not those that were written; make it again")
         return codebook

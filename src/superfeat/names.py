@@ -81,6 +81,7 @@ class Names:
 
     def __init__(self, path: Path, count: int) -> None:
         self.path = path
+        self._count = count
         self._lock = threading.Lock()
         try:
             uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -99,13 +100,16 @@ class Names:
         try:
             with self._lock:
                 return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: a message that quotes damaged text
             raise StoreError(f"{self.path} is damaged: {error}; run superfeat verify") from error
 
     def find(self, names: Sequence[str]) -> dict[int, Image]:
         """The images of these names, by number within their segment."""
         rows = self._select("name", [_to_sql(name) for name in names])
-        return {number: self._image(*row) for number, *row in rows}
+        found = {number: self._image(*row) for number, *row in rows}
+        if not all(0 <= number < self._count for number in found):
+            raise StoreError(f"{self.path} is damaged: it names images that are not there; run superfeat verify")
+        return found
 
     def _select(self, column: str, values: Sequence[Any]) -> Iterator[Any]:
         for first in range(0, len(values), MOST_VARIABLES):
@@ -115,7 +119,10 @@ class Names:
 
     def names_of(self, numbers: Sequence[int]) -> dict[int, str]:
         """Names by number."""
-        return {number: self._image(*row).name for number, *row in self._select("number", numbers)}
+        found = {number: self._image(*row).name for number, *row in self._select("number", numbers)}
+        if len(found) < len(numbers):
+            raise StoreError(f"{self.path} is damaged: it does not name all images; run superfeat verify")
+        return found
 
     def __iter__(self) -> Iterator[Image]:
         """All images in the order of their numbers."""
