@@ -24,6 +24,7 @@ FORMAT = "superfeat-index"
 VERSION = 1
 MANIFEST = "manifest.json"
 SEGMENTS = "segments"
+JOURNAL_BYTES = 1 << 27  # also of deletions alone: what every opening reads
 SMALL, MIDDLE, FAN = 1024, 8192, 8  # images: eight small segments become a middle one, eight of those a full one
 
 
@@ -179,7 +180,9 @@ class Contents:
 
     def tail_is_full(self, bulk: bool) -> bool:
         """Whether the journal should become a segment."""
-        return len(self.tail) >= (MIDDLE if bulk else SMALL) or self.tail_postings >= self.layout.most_postings // 2
+        images = MIDDLE if bulk else SMALL
+        large = self.tail_postings >= self.layout.most_postings // 2 or self.end >= JOURNAL_BYTES
+        return len(self.tail) >= images or large
 
 
 def load_contents(path: Path, before: Contents | None = None) -> Contents:

@@ -685,3 +685,14 @@ def test_threads_that_search_find_the_same(tmp_path: Path) -> None:
     for workers in (1, 2, 5):
         for found in index.search_many([QUERY] * 3, None, workers=workers):
             assert (found.names, found.scores.tobytes()) == (wanted.names, wanted.scores.tobytes())
+
+
+def test_a_journal_of_deletions_alone_becomes_a_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every opening would read all deletions that there ever were."""
+    index = make(tmp_path / "index", range(30))
+    monkeypatch.setattr(contents, "JOURNAL_BYTES", 200)
+    for seed in range(20):
+        index.delete(f"n{seed}")
+    (journal,) = (tmp_path / "index").glob("journal-*")
+    assert journal.stat().st_size < 300
+    assert len(Index.open(tmp_path / "index")) == 10
