@@ -48,26 +48,28 @@ def aggregate(
     vectors: Float32[np.ndarray, "n dim"], words: Int32[np.ndarray, "n k"], centroids: Float32[np.ndarray, "words dim"]
 ) -> tuple[Int32[np.ndarray, "m"], Float32[np.ndarray, "m dim"]]:
     """Distinct words, ascending, and in each the sum of (feature - centroid) over the features that go to it."""
-    keys = words.ravel().astype(np.int64) * max(words.size, 1) + np.arange(words.size)  # by word, then by feature
+    keys = (words.ravel().astype(np.int64) << 32) | np.arange(words.size)  # by word, then by feature
     keys.sort()
-    flat, order = np.divmod(keys, max(words.size, 1))
-    first = np.flatnonzero(np.diff(flat, prepend=-1))
-    sums = np.zeros((len(first), vectors.shape[1]), np.float32)
-    _sum_residuals(vectors, order // max(words.shape[1], 1), flat, first, centroids, sums)
-    return flat[first].astype(np.int32), sums
+    count = int(np.count_nonzero(np.diff(keys >> 32, prepend=-1)))
+    found, sums = np.empty(count, np.int32), np.empty((count, vectors.shape[1]), np.float32)
+    _sum_residuals(vectors, keys, max(words.shape[1], 1), centroids, found, sums)
+    return found, sums
 
 
 @compiled
 def _sum_residuals(
-    vectors: Any, rows: Any, words: Any, first: Any, centroids: Any, sums: Any
+    vectors: Any, keys: Any, assignments: Any, centroids: Any, found: Any, sums: Any
 ) -> None:  # pragma: no cover
-    for number in range(len(first)):
-        end = first[number + 1] if number + 1 < len(first) else len(words)
-        total, centroid = sums[number], centroids[words[first[number]]]
-        for position in range(first[number], end):
-            vector = vectors[rows[position]]
-            for axis in range(len(total)):
-                total[axis] += vector[axis] - centroid[axis]
+    count, last = 0, -1
+    for position in range(len(keys)):
+        word = keys[position] >> 32
+        if word != last:
+            found[count], sums[count] = word, 0
+            count, last = count + 1, word
+        total, centroid = sums[count - 1], centroids[word]
+        vector = vectors[(keys[position] & 0xFFFFFFFF) // assignments]
+        for axis in range(len(total)):
+            total[axis] += vector[axis] - centroid[axis]
 
 
 def code_bytes(dim: int) -> int:

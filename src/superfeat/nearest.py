@@ -7,6 +7,7 @@ whose bound reaches the k-th best so far are measured in float64. So the answer 
 """
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ BLOCK = 192  # vectors that share a scale: they stay in the first cache
 SHARE = 4 * BLOCK  # vectors of one task
 LARGEST = 63  # of 7 bits with sign
 OFFSET = 64  # makes a vector's values unsigned, as the instruction wants them
-DEVIATIONS = 4.0  # values further out are cut off, which the error norms account for
+DEVIATIONS = 4.0  # centroids' values further out are cut off, which their error norms account for
 SMALLEST = 1e-36  # reach of values, so that a float32 can hold the scale
 NEVER = np.int32(np.iinfo(np.int32).min)
 SLACK = 1 + 1e-5  # of the bounds, for the rounding in computing them
@@ -49,7 +50,7 @@ def prepare(centroids: Float32[np.ndarray, "words dim"]) -> Centroids:
     """Rounds and lays out the centroids for `nearest`."""
     words, dim = centroids.shape
     exact = np.ascontiguousarray(centroids, np.float32)
-    scale = _scale(exact)
+    scale = _scale(exact, DEVIATIONS)
     rounded = np.zeros((-(-words // LANES) * LANES, -(-dim // 8) * 8), np.int8)
     rounded[:words, :dim] = _round(exact, scale)
     packed = rounded.reshape(len(rounded) // LANES, LANES, rounded.shape[1] // 4, 4).transpose(0, 2, 1, 3)
@@ -68,11 +69,11 @@ def prepare(centroids: Float32[np.ndarray, "words dim"]) -> Centroids:
     )
 
 
-def _scale(values: Float32[np.ndarray, "n dim"]) -> float:
-    """Steps per unit, such that nearly all values fit into 7 bits."""
+def _scale(values: Float32[np.ndarray, "n dim"], deviations: float = math.inf) -> float:
+    """Steps per unit, such that values up to so many standard deviations fit into 7 bits."""
     largest = float(np.abs(values).max(initial=0.0))
     deviation = float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if values.size else 0.0
-    reach = min(largest, DEVIATIONS * deviation) or 1.0
+    reach = (largest if deviations == math.inf else min(largest, deviations * deviation)) or 1.0
     return LARGEST / max(reach, SMALLEST)
 
 
@@ -85,6 +86,7 @@ def nearest(
 ) -> Int32[np.ndarray, "n k"]:
     """The numbers of the `count` nearest centroids of each vector, nearest first; fewer if there are fewer."""
     words = np.empty((len(vectors), min(count, len(centroids.exact))), np.int32)
+    order = np.argsort(np.abs(vectors).max(axis=1, initial=0), kind="stable")  # vectors of a block share a scale
     shares = [slice(first, first + SHARE) for first in range(0, len(vectors), SHARE)]
     if len(shares) == 1 and workers > 1:  # one image: a part for each worker
         step = -(-len(vectors) // workers)
@@ -92,7 +94,8 @@ def nearest(
 
     def work(share: slice) -> None:
         for block in _blocks(share, len(vectors)):
-            words[block] = _nearest_block(np.ascontiguousarray(vectors[block], np.float32), centroids, words.shape[1])
+            rows = order[block]
+            words[rows] = _nearest_block(np.ascontiguousarray(vectors[rows], np.float32), centroids, words.shape[1])
 
     run_all(work, shares, workers)
     return words
@@ -125,16 +128,18 @@ def _nearest_block(vectors: Float32[np.ndarray, "n dim"], centroids: Centroids, 
     rounded = _round(vectors, scale)
     padded = np.full((-(-len(vectors) // ROWS) * ROWS, len(centroids.packed) // len(centroids.norms)), OFFSET, np.uint8)
     padded[: len(vectors), : vectors.shape[1]] = rounded.astype(np.int16) + OFFSET
-    lengths = np.sqrt(np.square(rounded / scale).sum(axis=1))
-    errors = np.sqrt(np.square(vectors - rounded / scale).sum(axis=1))
+    lengths = SLACK * np.sqrt(np.square(rounded / scale).sum(axis=1))
+    errors = SLACK * np.sqrt(np.square(vectors - rounded / scale).sum(axis=1))
     unit = scale * centroids.scale
-    bias = _bias(
-        unit, float(lengths.max()) * SLACK, float(errors.max()) * SLACK, centroids.half_squares, centroids.norms,
-        centroids.error_norms, centroids.offsets,
-    )  # fmt: skip
+    bias = _bias(unit, lengths.max(), errors.max(), *centroids[3:])
     bias[len(centroids.exact) :] = NEVER
     found = np.empty((len(vectors), count), np.int32)
-    _search(padded, centroids.packed, bias, unit, vectors, centroids.exact, found)
+    squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    spare = np.stack((unit * (lengths.max() - lengths), unit * (errors.max() - errors), squares), axis=1)
+    _search(
+        padded, centroids.packed, bias, unit, vectors, centroids.exact, spare, centroids.error_norms, centroids.norms,
+        found,
+    )  # fmt: skip
     return found
 
 
@@ -142,7 +147,7 @@ def _nearest_block(vectors: Float32[np.ndarray, "n dim"], centroids: Centroids, 
 def _bias(
     unit: Any, length: Any, error: Any, half_squares: Any, norms: Any, error_norms: Any, offsets: Any
 ) -> Any:  # pragma: no cover
-    """What is added to each product: it makes an upper bound of nearness out of it."""
+    """What is added to each product: it makes an upper bound of nearness out of it, for every vector of the block."""
     bias = np.empty(len(norms), np.int32)
     for word in range(len(bias)):
         most = unit * (length * error_norms[word] + error * norms[word])
@@ -152,31 +157,52 @@ def _bias(
 
 @compiled
 def _search(
-    points: Any, packed: Any, bias: Any, unit: Any, vectors: Any, exact: Any, found: Any
-) -> None:  # pragma: no cover
+    points: Any, packed: Any, bias: Any, unit: Any, vectors: Any, exact: Any, spare: Any, error_norms: Any, norms: Any,
+    found: Any,
+) -> None:  # fmt: skip # pragma: no cover
     """Every centroid whose upper bound reaches the k-th best so far is measured, and takes its place if nearer."""
-    n, count = found.shape
+    n = len(found)
     eights = points.shape[1] // 8
-    limits = np.full(len(points), NEVER, np.int32)
+    limits, own_limits = np.full(len(points), NEVER, np.int32), np.full(n, -np.inf)
     limits[n:] = np.int32(2147483647)
-    distances = np.full((n, count), np.inf)
-    squares = np.empty(n)
-    for point in range(n):
-        squares[point] = _distance(vectors[point], np.zeros_like(vectors[point]))
+    distances = np.full(found.shape, np.inf)
+    least = error_norms[: len(exact)].min(), norms[: len(exact)].min()
     tile = np.empty((ROWS, LANES), np.int32)
     for word in range(0, len(bias), LANES):
         for first in range(0, len(points), ROWS):
             hits = _products(points, first, packed, word * eights * 8, eights, bias, word, limits, tile)
-            for row in range(ROWS):
-                if not hits & (1 << row):
-                    continue
-                point = first + row
-                for lane in range(LANES):
-                    if tile[row, lane] > limits[point]:
-                        distance = _distance(vectors[point], exact[word + lane])
-                        if _insert(np.int32(word + lane), distance, distances[point], found[point]):
-                            nearness = (squares[point] - distances[point, -1]) / 2
-                            limits[point] = max(np.floor(unit * nearness) - 1, NEVER)
+            if hits:
+                for row in range(ROWS):
+                    if hits & (1 << row):
+                        point = first + row
+                        limits[point] = _measure(
+                            word, tile[row], limits[point], unit, vectors[point], exact, spare[point], error_norms,
+                            norms, least, own_limits[point : point + 1], distances[point], found[point],
+                        )  # fmt: skip
+
+
+@compiled
+def _measure(
+    first: Any, uppers: Any, limit: Any, unit: Any, vector: Any, exact: Any, spare: Any, error_norms: Any, norms: Any,
+    least: Any, own_limit: Any, distances: Any, found: Any,
+) -> Any:  # fmt: skip # pragma: no cover
+    """Measures the candidates among 16 centroids; returns the limit that the next ones must exceed.
+
+    `spare` says by how much the vector's own bound is lower than that of its block, per error and norm of a centroid,
+    and the square of the vector.
+    """
+    for lane in range(LANES):
+        word = first + lane
+        if uppers[lane] <= limit:
+            continue
+        if uppers[lane] - spare[0] * error_norms[word] - spare[1] * norms[word] <= own_limit[0]:
+            continue
+        distance = _distance(vector, exact[word])
+        if _insert(np.int32(word), distance, distances, found):
+            nearness = (spare[2] - distances[-1]) / 2
+            own_limit[0] = np.floor(unit * nearness) - 2
+            limit = np.int32(max(own_limit[0] + np.floor(spare[0] * least[0] + spare[1] * least[1]), NEVER))
+    return limit
 
 
 @compiled
