@@ -1,9 +1,10 @@
 """Seeded weights by the recipe of the reference fixtures, checkpoints in the released form, photos, error measures."""
 
 import collections
+import signal
 import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import PosixPath
+from pathlib import Path, PosixPath
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
 from superfeat.nets.local import Local
-from superfeat.weights import Network, build_module
+from superfeat.weights import Network, build_module, save_network
 
 SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
 PARTS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer3": "6", "layer4": "7"}
@@ -150,3 +151,20 @@ class Quick:
 def quick_network(features: int = 5, dim: int = 3) -> Network:
     lit = LitConfig(templates=features, dim=dim)
     return Network(Quick(features, dim), NetworkConfig("fire", TrunkConfig(), lit, whitened_dim=None))  # type: ignore[arg-type]
+
+
+def save_random_network(path: Path, templates: int, whitened_dim: int) -> Path:
+    """A small FIRe network on disk, for tests of the command line."""
+    torch.manual_seed(3)
+    lit = LitConfig(templates=templates, rounds=2, dim=16)
+    config = NetworkConfig("fire", TrunkConfig("resnet18", 2), lit, whitened_dim)
+    module = build_module(config)
+    assert module.whitening is not None
+    torch.nn.init.normal_(module.whitening.weight)
+    save_network(Network(module, config), path)
+    return path
+
+
+def listen_to_ctrl_c() -> None:
+    """To be run in a new process: background jobs of a shell ignore Ctrl-C, and so would their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

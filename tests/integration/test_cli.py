@@ -10,26 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner, Result
 from PIL import Image
 
 import superfeat
+from fixtures_recipe import listen_to_ctrl_c, save_random_network
 from superfeat.cli import main
-from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
-from superfeat.weights import Network, build_module
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(3)
-    config = NetworkConfig("fire", TrunkConfig("resnet18", 2), LitConfig(templates=8, rounds=2, dim=16), 8)
-    module = build_module(config)
-    assert module.whitening is not None
-    torch.nn.init.normal_(module.whitening.weight)
-    path = tmp_path_factory.mktemp("network") / "tiny"
-    superfeat.save_network(Network(module, config), path)
-    return path
+    return save_random_network(tmp_path_factory.mktemp("network") / "tiny", templates=8, whitened_dim=8)
 
 
 @pytest.fixture
@@ -189,7 +180,7 @@ def test_ctrl_c_keeps_what_is_finished(network: Path, tmp_path: Path) -> None:
         Image.fromarray(random.integers(0, 256, (90, 120, 3), np.uint8)).save(photos / f"{number:03}.png")
     out = tmp_path / "f"
     command = [sys.executable, "-m", "superfeat", "extract", str(photos), "-o", str(out), "-w", str(network)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c)
     journal = out / "images.jsonl"
     deadline = time.monotonic() + 120
     while (not journal.exists() or journal.stat().st_size == 0) and time.monotonic() < deadline:

@@ -10,28 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner, Result
 from PIL import Image
 
 import superfeat
+from fixtures_recipe import listen_to_ctrl_c, save_random_network
 from superfeat.cli import main
-from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
-from superfeat.weights import Network, build_module
 
 PHOTOS = 6
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(3)
-    config = NetworkConfig("fire", TrunkConfig("resnet18", 2), LitConfig(templates=24, rounds=2, dim=16), 16)
-    module = build_module(config)
-    assert module.whitening is not None
-    torch.nn.init.normal_(module.whitening.weight)
-    path = tmp_path_factory.mktemp("network") / "tiny"
-    superfeat.save_network(Network(module, config), path)
-    return path
+    return save_random_network(tmp_path_factory.mktemp("network") / "tiny", templates=24, whitened_dim=16)
 
 
 def draw(path: Path, seed: int) -> None:
@@ -226,7 +217,8 @@ def test_an_interrupted_run_goes_on(network: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "superfeat", "index", str(photos), "-o", str(out), "-w", str(network)]
     run_json("extract", photos, "-o", tmp_path / "f", "-w", network, "--profile", "fast")
     run_json("codebook", tmp_path / "f", "-o", tmp_path / "codebook", "--words", "32")
-    process = subprocess.Popen([*command, "--codebook", str(tmp_path / "codebook")], stderr=subprocess.PIPE, text=True)
+    command += ["--codebook", str(tmp_path / "codebook")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c)
     journal = out / "journal-000000"
     deadline = time.monotonic() + 120
     while (not journal.exists() or journal.stat().st_size < 2000) and time.monotonic() < deadline:
