@@ -1,7 +1,6 @@
 """ASMK arithmetic: residuals, bits, selectivity, sums that are exact, the best images and their ties."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -151,11 +150,10 @@ def test_the_threshold_itself_counts(dim: int, threshold: float, last: int) -> N
 
 
 @pytest.mark.parametrize("alpha", [1e5, 1e9, 1e300])
-def test_a_large_power_leaves_the_equal_alone_and_takes_no_time(alpha: float) -> None:
-    began = time.perf_counter()
+def test_a_large_power_leaves_the_equal_alone(alpha: float) -> None:
+    """Taken as a whole number it would never end."""
     found = power_selectivity(128, alpha, 0.0)
     assert (found.table / found.scale).tolist() == [1.0] + [0.0] * 128
-    assert time.perf_counter() - began < 1
 
 
 def test_any_table() -> None:
