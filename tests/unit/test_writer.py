@@ -563,7 +563,8 @@ def test_readers_never_fail_while_another_process_writes(tmp_path: Path) -> None
         try:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "open\n"
-            seen, began = set(), time.monotonic()
+            seen: set[int] = set()
+            began = time.monotonic()
             while time.monotonic() < began + 3 or (len(seen) <= 3 and time.monotonic() < began + 120):
                 opened = Index.open(index.path)
                 names = opened.search(QUERY, None).names
