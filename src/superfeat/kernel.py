@@ -50,10 +50,18 @@ def aggregate(
     """Distinct words, ascending, and in each the sum of (feature - centroid) over the features that go to it."""
     keys = (words.ravel().astype(np.int64) << 32) | np.arange(words.size)  # by word, then by feature
     keys.sort()
-    count = int(np.count_nonzero(np.diff(keys >> 32, prepend=-1)))
+    count = _count_words(keys)
     found, sums = np.empty(count, np.int32), np.empty((count, vectors.shape[1]), np.float32)
     _sum_residuals(vectors, keys, max(words.shape[1], 1), centroids, found, sums)
     return found, sums
+
+
+@compiled
+def _count_words(keys: Any) -> int:  # pragma: no cover
+    count = min(len(keys), 1)
+    for position in range(1, len(keys)):
+        count += keys[position] >> 32 != keys[position - 1] >> 32
+    return count
 
 
 @compiled
@@ -79,10 +87,9 @@ def code_bytes(dim: int) -> int:
 
 def binarise(sums: Float32[np.ndarray, "m dim"]) -> UInt8[np.ndarray, "m bytes"]:
     """A bit per dimension, set where the residual is above zero. The first dimension is the highest bit of byte 0."""
-    codes = np.zeros((len(sums), code_bytes(sums.shape[1])), np.uint8)
     bits = np.packbits(sums > 0, axis=1)
-    codes[:, : bits.shape[1]] = bits
-    return codes
+    width = code_bytes(sums.shape[1])
+    return bits if bits.shape[1] == width else np.pad(bits, ((0, 0), (0, width - bits.shape[1])))
 
 
 def normalise_residuals(sums: Float32[np.ndarray, "m dim"]) -> Float32[np.ndarray, "m dim"]:
