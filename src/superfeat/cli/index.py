@@ -268,9 +268,10 @@ class _Run:
 
 
 def _index_report(result: Mapping[str, Any]) -> Iterable[str]:
+    size = f"{result['bytes'] / 1e6:.1f} MB" if result["bytes"] >= 1e6 else f"{result['bytes'] / 1e3:.0f} kB"
     yield (
         f"{result['index']}: {result['images']} images ({result['new']} new, {result['replaced']} replaced, "
-        f"{result['same']} unchanged), {result['words_per_image']} words each, {result['bytes'] / 1e6:.1f} MB"
+        f"{result['same']} unchanged), {result['words_per_image']} words each, {size}"
     )
     for entry in result["skipped"][:SHOWN]:
         yield f"  skipped {entry['name']}: {entry['reason']}"
