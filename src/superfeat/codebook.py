@@ -19,8 +19,9 @@ from superfeat.config import CodebookConfig, as_dict
 from superfeat.errors import ConfigError, StoreError, SuperfeatError
 from superfeat.features import Features, require_vectors
 from superfeat.kernel import compiled
-from superfeat.nearest import all_cores, nearest, prepare
+from superfeat.nearest import nearest, prepare
 from superfeat.store import explained, read_array, read_json, write_file, write_folder, write_json, writer_lock
+from superfeat.threads import all_cores
 
 FORMAT = "superfeat-codebook"
 VERSION = 1

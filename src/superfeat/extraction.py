@@ -27,6 +27,7 @@ from superfeat.feature_store import feature_writer, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
 from superfeat.nets.local import Local
+from superfeat.threads import all_cores
 from superfeat.weights import Network
 
 DECODERS = 2
@@ -113,7 +114,7 @@ def as_photos(photos: Photos) -> list[Photo]:
 
 def default_workers() -> int:
     """One per core that this process may use, as far as memory allows."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = all_cores()
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):

@@ -24,10 +24,10 @@ from superfeat.features import Features, ImageWords, Ranking, require_vectors
 from superfeat.journal import Record
 from superfeat.kernel import aggregate, binarise, normalise_residuals
 from superfeat.names import Image, require_name
-from superfeat.nearest import all_cores, run_all
 from superfeat.segments import Segment, join_segments, require_words, verify_segment
 from superfeat.snapshot import Snapshot
 from superfeat.store import as_json, writer_lock
+from superfeat.threads import all_cores, run_all
 from superfeat.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
 
 Query = Features | np.ndarray | ImageWords | str
@@ -369,7 +369,7 @@ class Index:
 
     def _places(self, snapshot: Snapshot, names: Sequence[str]) -> list[tuple[int, int]]:
         """Segment and number within it of each of these images."""
-        ids = snapshot.find_all(names)
+        ids = snapshot.find(names)
         places = [snapshot.locate(ids[name]) if name in ids else None for name in names]
         if None in places:
             raise SuperfeatError(f"{self.path} has no image called {names[places.index(None)]}")

@@ -8,9 +8,7 @@ whose bound reaches the k-th best so far are measured in float64. So the answer 
 
 import functools
 import math
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import llvmlite.binding
@@ -22,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from superfeat.kernel import compiled
+from superfeat.threads import run_all
 
 ROWS, LANES = 4, 16  # vectors and centroids of one step
 BLOCK = 192  # vectors that share a scale: they stay in the first cache
@@ -99,22 +98,6 @@ def nearest(
 
     run_all(work, shares, workers)
     return words
-
-
-def run_all(work: Callable[[Any], None], tasks: list[Any], workers: int) -> None:
-    """Runs the tasks, in threads if there are several of both."""
-    if workers == 1 or len(tasks) <= 1:
-        for task in tasks:
-            work(task)
-        return
-    with ThreadPoolExecutor(min(workers, len(tasks))) as pool:
-        for done in [pool.submit(work, task) for task in tasks]:
-            done.result()
-
-
-def all_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _blocks(share: slice, length: int) -> Iterator[slice]:

@@ -22,9 +22,9 @@ from superfeat.kernel import (
     table_selectivity,
 )
 from superfeat.names import Image
-from superfeat.nearest import run_all
 from superfeat.postings import count_images, weight_sums
 from superfeat.segments import Layout, Segment, require_words
+from superfeat.threads import run_all
 
 Mask = Bool[np.ndarray, "_"]  # segments differ in length
 
@@ -65,11 +65,7 @@ class Snapshot:
             for place in np.unique(places[places >= 0])
         }
 
-    def find(self, name: str) -> int | None:
-        """The id of the living image of that name."""
-        return self.find_all([name]).get(name)
-
-    def find_all(self, names: Sequence[str]) -> dict[str, int]:
+    def find(self, names: Sequence[str]) -> dict[str, int]:
         """Ids of living images by name."""
         found: dict[str, int] = {}
         for segment, mask in zip(self.segments, self.alive, strict=True):
@@ -84,11 +80,6 @@ class Snapshot:
             for image, one, living in zip(segment.images.tolist(), segment.names, mask.tolist(), strict=True):
                 if living:
                     yield image, one
-
-    def ids(self) -> Int64[np.ndarray, "n"]:
-        """Of all living images, ascending."""
-        parts = [segment.images[mask] for segment, mask in zip(self.segments, self.alive, strict=True)]
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def names(self, ids: Sequence[int] | Int64[np.ndarray, "n"]) -> list[str]:
         """Names of living images, in the order of the ids given."""

@@ -87,6 +87,11 @@ def test_indexing_the_same_features_again_changes_nothing(index: Path, features:
     assert {path: path.read_bytes() for path in index.rglob("*") if path.is_file()} == before
 
 
+def test_a_learned_codebook_is_left_in_the_index_alone(features: Path, tmp_path: Path) -> None:
+    run_json("index", features, "-o", tmp_path / "index")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["features", "index", "photos"]
+
+
 def test_from_photos_with_one_command(photos: Path, network: Path, tmp_path: Path) -> None:
     (photos / "empty.jpg").touch()
     out = tmp_path / "index"

@@ -14,7 +14,7 @@ PACKAGE = Path(superfeat.__file__).parent
 # From the first words to the last edge; a module may import from its own group and from those before it.
 GROUPS = {
     "words": ("errors", "config", "features"),
-    "sums": ("nets", "kernel", "postings", "nearest"),
+    "sums": ("nets", "threads", "kernel", "postings", "nearest"),
     "goods": (
         "images",
         "unpickle",

@@ -56,7 +56,7 @@ def snapshot(
 def test_ids_and_names() -> None:
     found = snapshot([[2, 5, 6], [9], [11, 30]], dead=[5, 30])
     assert len(found) == 4
-    assert found.ids().tolist() == [2, 6, 9, 11]
+    assert [image for image, _ in found.images()] == [2, 6, 9, 11]
     assert found.names([11, 2, 9]) == ["image 11", "image 2", "image 9"]
     assert found.names([]) == []
 
@@ -73,15 +73,15 @@ def test_of_two_images_of_a_name_the_living_one() -> None:
     parts = [build_segment(LAYOUT, [image], [Image("same", image, {})], [contents(image)]) for image in (3, 8)]
     for alive, expected in (((True, False), 3), ((False, True), 8), ((False, False), None)):
         found = Snapshot(LAYOUT, tuple(parts), tuple(np.asarray([one]) for one in alive))
-        assert found.find("same") == expected
+        assert found.find(["same"]).get("same") == expected
 
 
 def test_no_images_at_all() -> None:
     empty = Snapshot(LAYOUT, (), ())
     assert len(empty) == 0
-    assert empty.ids().tolist() == []
+    assert list(empty.images()) == []
     assert empty.locate(0) is None
-    assert empty.find("x") is None
+    assert empty.find(["x"]) == {}
     assert len(empty.search(query(), SearchConfig())) == 0
     assert len(empty.search(query(), SearchConfig(idf=True), top=3)) == 0
 

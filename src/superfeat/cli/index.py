@@ -17,7 +17,7 @@ from superfeat.cli.terminal import (
     tree,
     workers_option,
 )
-from superfeat.config import PROFILES, CodebookConfig, ExtractConfig, IndexConfig, overlay
+from superfeat.config import PROFILES, CodebookConfig, ExtractConfig, IndexConfig, overlay, parse_assignment
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -148,14 +148,10 @@ def _facts(output: Path) -> dict[str, Any]:
 def _extract_settings(known: Mapping[str, Any], profile: str | None, assignments: tuple[str, ...]) -> ExtractConfig:
     """The index's own settings, so that they need not be repeated; new ones for a new index."""
     if known.get("extract") and profile is None:
-        return overlay(ExtractConfig(), {**known["extract"], **dict(_parsed(assignments))}, "extract.")
+        return overlay(
+            ExtractConfig(), {**known["extract"], **dict(parse_assignment(text) for text in assignments)}, "extract."
+        )
     return read_extract_config(profile or "fast", None, assignments)
-
-
-def _parsed(assignments: Iterable[str]) -> Iterable[tuple[str, Any]]:
-    from superfeat.config import parse_assignment
-
-    return (parse_assignment(text) for text in assignments)
 
 
 class _Run:
@@ -165,7 +161,7 @@ class _Run:
         self.output, self.words, self.config, self.workers = output, words, config, workers
         self.counts = {"new": 0, "replaced": 0, "same": 0}
         self.skipped: list[dict[str, str]] = []
-        self.listed = 0
+        self._learned = output.with_name(f"{output.name}.codebook")
 
     def _open(self, facts: Mapping[str, Any], network: str | None, store: "FeatureStore | None" = None) -> "Index":
         """The index, made if it is not there, with the codebook given or one learned from `store`."""
@@ -173,8 +169,9 @@ class _Run:
 
         if (self.output / "manifest.json").is_file():
             return Index.open(self.output)
-        codebook = self._codebook(store)
-        return Index.create(self.output, codebook, self.config, network=network, facts=facts)
+        index = Index.create(self.output, self._codebook(store), self.config, network=network, facts=facts)
+        shutil.rmtree(self._learned, ignore_errors=True)  # it travels with the index
+        return index
 
     def _codebook(self, store: "FeatureStore | None") -> "Codebook":
         from superfeat.codebook import Codebook
@@ -187,10 +184,9 @@ class _Run:
         words = suggest_words(sum(entry.count for entry in store.entries))
         advice = "one learned from many other photos finds more; name it with --codebook"
         click.echo(f"learning a codebook of {words} words from these photos ({advice})", err=True)
-        beside = self.output.with_name(f"{self.output.name}.codebook")
-        if not beside.exists():
-            _train(store, CodebookConfig(words=words), beside, False, self.workers)
-        return Codebook.open(beside)
+        if not self._learned.exists():
+            _train(store, CodebookConfig(words=words), self._learned, False, self.workers)
+        return Codebook.open(self._learned)
 
     def import_inverted_file(self, path: Path) -> None:
         from superfeat.indexing import index_inverted_file
@@ -232,8 +228,7 @@ class _Run:
         outcomes = index_photos(index, network, photos, extract, extracted=store, workers=self.workers, device=device)
         self._follow(outcomes, len(photos))
         self.counts["same"] = len(photos) - self.counts["new"] - self.counts["replaced"] - len(self.skipped)
-        for finished in (beside, self.output.with_name(f"{self.output.name}.codebook")):
-            shutil.rmtree(finished, ignore_errors=True)
+        shutil.rmtree(beside, ignore_errors=True)
 
     def _extract_first(
         self, beside: Path, network: "Network", photos: "list[Photo]", extract: ExtractConfig, device: str
