@@ -66,7 +66,7 @@ def test_where_an_image_is() -> None:
     assert {image: found.locate(image) for image in range(32)} == {
         **dict.fromkeys(range(32)), 2: (0, 0), 6: (0, 2), 9: (1, 0), 11: (2, 0)
     }  # fmt: skip
-    assert [found.find(f"image {image}") for image in (2, 5, 9, 30, 31)] == [2, None, 9, None, None]
+    assert found.find([f"image {image}" for image in (2, 5, 9, 30, 31)]) == {"image 2": 2, "image 9": 9}
 
 
 def test_of_two_images_of_a_name_the_living_one() -> None:
