@@ -26,7 +26,7 @@ def _require(condition: bool, name: str, value: object, allowed: str) -> None:
         raise ConfigError(f"setting '{name}' is {value!r}; it must be {allowed}")
 
 
-def _nearest(name: str, known: typing.Iterable[str]) -> str:
+def nearest_name(name: str, known: typing.Iterable[str]) -> str:
     options = sorted(known)
     close = difflib.get_close_matches(name, options, n=1)
     return f"did you mean '{close[0]}'?" if close else f"known are {', '.join(options)}"
@@ -104,7 +104,7 @@ class ExtractConfig:
     def profile(cls, name: str) -> "ExtractConfig":
         """A named set of settings: `paper`, or `fast` for a laptop (docs/profiles.md shows what it costs)."""
         if name not in PROFILES:
-            raise ConfigError(f"unknown profile '{name}'; {_nearest(name, PROFILES)}")
+            raise ConfigError(f"unknown profile '{name}'; {nearest_name(name, PROFILES)}")
         return PROFILES[name]
 
 
@@ -146,6 +146,144 @@ class IndexConfig:
     search: SearchConfig = SearchConfig()
 
 
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """What is trained on. The photos themselves are named on the command line."""
+
+    kind: Literal["folders", "labelled", "sfm120k", "drawn"] = "folders"
+    hold_out: float = 0.0  # share of the things that validate and do not train, where no validation set is given
+    things: int = 100  # of `drawn`: how many landmarks, and how many views of each
+    views: int = 8
+    side: int = 192  # longest side of a drawn view in pixels
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.hold_out < 1, "data.hold_out", self.hold_out, "0 or more, and below 1")
+        for name, least in (("things", 2), ("views", 2), ("side", 16)):
+            _require(getattr(self, name) >= least, f"data.{name}", getattr(self, name), f"{least} or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """The loop (Section 4, implementation details)."""
+
+    epochs: int = 200
+    queries: int = 2000  # per epoch, without repeats; all there are, if fewer
+    tuples_per_step: int = 5
+    negatives: int = 5
+    pool: int = 20000  # images among which an epoch's negatives are looked for; all there are, if fewer
+    learning_rate: float = 3e-5
+    decay: float = 0.99  # of the learning rate, each epoch
+    weight_decay: float = 1e-4
+    flip: float = 0.5
+    max_side: int = 1024
+    parts: Literal["all", "lit"] = "all"  # "lit": the trunk is frozen and its maps are computed once
+    precision: Literal["float32", "bf16"] = "float32"
+    recompute: bool = False  # one image's graph at a time: a third more work, a fraction of the memory
+    whitening_images: int = WHITENING_IMAGES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 0, "queries": 1, "tuples_per_step": 1, "negatives": 1, "pool": 1, "max_side": 16}
+        for name, value in {**least, "whitening_images": 1, "seed": 0}.items():
+            _require(getattr(self, name) >= value, f"training.{name}", getattr(self, name), f"{value} or more")
+        _require(self.learning_rate > 0, "training.learning_rate", self.learning_rate, "above 0")
+        _require(0 < self.decay <= 1, "training.decay", self.decay, "above 0 and at most 1")
+        _require(self.weight_decay >= 0, "training.weight_decay", self.weight_decay, "0 or more")
+        _require(0 <= self.flip <= 1, "training.flip", self.flip, "between 0 and 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """Weights of the three losses (0 leaves one out, Table 2) and the rules of eligible pairs (Table 1)."""
+
+    superfeature: float = 0.02
+    decorrelation: float = 0.1
+    pooled: float = 0.0  # the global loss, eq. 2
+    margin: float = 1.1  # of the super-feature loss
+    pooled_margin: float = 0.8
+    hinge: Literal["released", "paper"] = "released"
+    ratio_test: Literal["lowe", "released", "off"] = "lowe"
+    ratio: float = 0.9
+    reciprocal: bool = True
+    same_id: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("superfeature", "decorrelation", "pooled"):
+            _require(getattr(self, name) >= 0, f"losses.{name}", getattr(self, name), "0 or more")
+        if self.superfeature == self.decorrelation == self.pooled == 0:
+            raise ConfigError("all three losses have weight 0; give losses.superfeature or losses.pooled a weight")
+        for name in ("margin", "pooled_margin", "ratio"):
+            _require(getattr(self, name) > 0, f"losses.{name}", getattr(self, name), "above 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class ValidationConfig:
+    """Scoring by the real search: features, a codebook from training photos, an index, mAP."""
+
+    every: int = 5  # epochs; 0 is never
+    codebook: CodebookConfig = CodebookConfig()
+    codebook_images: int = 20000
+    extract: ExtractConfig = ExtractConfig()
+    search: SearchConfig = SearchConfig()
+
+    def __post_init__(self) -> None:
+        _require(self.every >= 0, "validation.every", self.every, "0 or more")
+        _require(self.codebook_images >= 1, "validation.codebook_images", self.codebook_images, "1 or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainConfig:
+    """Classification of trunk + LIT + head (Appendix, "Pretraining the backbone together with LIT")."""
+
+    epochs: int = 80
+    batch: int = 256
+    learning_rate: float = 0.01
+    step_epochs: int = 20  # the learning rate is divided by 10 every so many epochs
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    decorrelation: float = 0.1
+    hidden: int = 2048  # width of the head
+    dropout: float = 0.5
+    side: int = 224  # of the square crops
+    parts: Literal["all", "lit"] = "all"  # "lit": on cached maps of a frozen trunk
+    crops: int = 1  # per image, cached where the trunk is frozen
+    hold_out: float = 0.1  # share of each class's images that validates
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "batch": 2, "step_epochs": 1, "hidden": 1, "side": 32, "crops": 1, "seed": 0}
+        for name, value in least.items():
+            _require(getattr(self, name) >= value, f"pretraining.{name}", getattr(self, name), f"{value} or more")
+        _require(self.learning_rate > 0, "pretraining.learning_rate", self.learning_rate, "above 0")
+        for name in ("momentum", "dropout", "hold_out"):
+            _require(0 <= getattr(self, name) < 1, f"pretraining.{name}", getattr(self, name), "at least 0, below 1")
+        for name in ("weight_decay", "decorrelation"):
+            _require(getattr(self, name) >= 0, f"pretraining.{name}", getattr(self, name), "0 or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Everything that decides how a network is trained, except the photos."""
+
+    weights: str | None = None  # what to begin with: a network, or a trunk; None is a new network
+    network: NetworkConfig = NetworkConfig()
+    data: DataConfig = DataConfig()
+    training: TrainingConfig = TrainingConfig()
+    losses: LossConfig = LossConfig()
+    validation: ValidationConfig = ValidationConfig()
+    pretraining: PretrainConfig = PretrainConfig()
+
+    def __post_init__(self) -> None:
+        if self.network.method == "how":
+            if self.losses.superfeature or self.losses.decorrelation:
+                raise ConfigError(
+                    "HOW has no super-features: set losses.superfeature and losses.decorrelation to 0, losses.pooled to 1"
+                )
+            _require(self.training.parts == "all", "training.parts", self.training.parts, "'all' for HOW")
+        if self.network.whitened_dim is None:
+            raise ConfigError("training needs a whitening: give network.whitened_dim, for example 128")
+
+
 # `fast` was chosen on val_landmarks and ukbench50_val by benchmarks/profiles.py; docs/profiles.md has the table.
 PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),
@@ -162,7 +300,7 @@ def overlay(settings: Settings, changes: Mapping[str, Any], where: str = "") -> 
     for key, value in changes.items():
         head, _, rest = key.partition(".")
         if head not in known:
-            raise ConfigError(f"unknown setting '{where}{head}'; {_nearest(head, known)}")
+            raise ConfigError(f"unknown setting '{where}{head}'; {nearest_name(head, known)}")
         if rest or isinstance(value, Mapping):
             parts.setdefault(head, {}).update({rest: value} if rest else value)
         else:

@@ -13,6 +13,10 @@ class ImageError(SuperfeatError):
     """A photo that cannot be read; a run reports it and goes on."""
 
 
+class DatasetError(SuperfeatError):
+    """A training or test set that is missing, damaged, contradicts itself, or cannot be trained on."""
+
+
 class WeightsError(SuperfeatError):
     """A weights file that is missing, damaged, hostile, or does not fit the network."""
 

@@ -27,7 +27,7 @@ from superfeat.feature_store import feature_writer, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
 from superfeat.nets.local import Local
-from superfeat.threads import all_cores
+from superfeat.threads import all_cores, worker_pool
 from superfeat.weights import Network
 
 DECODERS = 2
@@ -161,7 +161,7 @@ def _run(
     working: collections.deque[tuple[Photo, Skipped | _Pending]] = collections.deque()
     coming = iter(photos)
     try:
-        with _pool(DECODERS) as decoders, _pool(workers, lambda: torch.set_num_threads(1)) as runners:
+        with worker_pool(DECODERS) as decoders, worker_pool(workers, lambda: torch.set_num_threads(1)) as runners:
             while True:
                 while len(decoding) < workers + DECODERS and (photo := next(coming, None)) is not None:
                     decoding.append((photo, decoders.submit(_decode, photo, config)))
@@ -174,16 +174,6 @@ def _run(
                 yield pending if isinstance(pending, Skipped) else _finish(network, photo, pending, config)
     finally:
         torch.set_num_threads(threads)  # the workers' setting reaches parts of torch that all threads share
-
-
-@contextlib.contextmanager
-def _pool(workers: int, initialise: Callable[[], object] | None = None) -> Iterator[ThreadPoolExecutor]:
-    """Threads that drop their unstarted work when the caller stops early (Ctrl-C, or a closed generator)."""
-    pool = ThreadPoolExecutor(workers, initializer=initialise)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _decode(photo: Photo, config: ExtractConfig) -> Pixels | Skipped:

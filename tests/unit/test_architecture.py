@@ -14,9 +14,11 @@ PACKAGE = Path(superfeat.__file__).parent
 # From the first words to the last edge; a module may import from its own group and from those before it.
 GROUPS = {
     "words": ("errors", "config", "features"),
-    "sums": ("nets", "threads", "kernel", "postings", "nearest"),
+    "sums": ("nets", "losses", "metrics", "threads", "kernel", "postings", "nearest"),
     "goods": (
         "images",
+        "datasets",
+        "recipes",
         "unpickle",
         "store",
         "feature_store",
@@ -27,7 +29,19 @@ GROUPS = {
         "segments",
         "journal",
     ),
-    "stages": ("extraction", "whiten", "codebook", "snapshot", "contents", "writer", "index", "indexing"),
+    "stages": (
+        "extraction",
+        "whiten",
+        "codebook",
+        "snapshot",
+        "contents",
+        "writer",
+        "index",
+        "indexing",
+        "training",
+        "train",
+        "pretrain",
+    ),
     "edges": ("cli", "__main__"),
 }
 ORDER = list(GROUPS)

@@ -1,0 +1,1 @@
+"""Training and test sets: one file per family."""

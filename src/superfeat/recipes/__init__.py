@@ -1,0 +1,38 @@
+"""Recipes: everything that decides how a network is trained, as TOML, by name or as a file of one's own."""
+
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
+from superfeat.config import LitConfig, Recipe, nearest_name, overlay, parse_assignment, read_toml
+from superfeat.errors import ConfigError
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with superfeat."""
+    files = resources.files("superfeat.recipes").iterdir()
+    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+
+
+def read_recipe(source: str | Path, assignments: Iterable[str] = ()) -> Recipe:
+    """A recipe by name, or a TOML file, with 'training.negatives=10' and the like laid over it."""
+    path = Path(source)
+    if not path.is_file():
+        if str(source) not in recipe_names():
+            raise ConfigError(
+                f"no recipe '{source}': give a TOML file or a name; {nearest_name(str(source), recipe_names())}"
+            )
+        path = Path(str(resources.files("superfeat.recipes") / f"{source}.toml"))
+    changes = read_toml(path)
+    network = changes.get("network", {})
+    base = Recipe()
+    if isinstance(network, dict) and network.get("method") == "how":
+        base = overlay(
+            base,
+            {
+                "network": {"method": "how", "lit": None},
+                "losses": {"superfeature": 0.0, "decorrelation": 0.0, "pooled": 1.0},
+            },
+        )
+    recipe = overlay(base, changes)
+    return overlay(recipe, dict(parse_assignment(text) for text in assignments))

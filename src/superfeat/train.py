@@ -1,0 +1,82 @@
+"""Training: each epoch mines hard negatives, then takes steps over tuples of query, positive and negatives.
+
+Everything random follows from the seed, the epoch and the tuple, and each tuple is one task on one thread. So neither
+the number of workers, nor that of processes, nor an interruption changes what is learned (on a CPU).
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from superfeat.config import Recipe, as_dict
+from superfeat.datasets.retrieval_set import RetrievalSet
+from superfeat.datasets.training_set import TrainingSet
+from superfeat.extraction import default_workers
+from superfeat.training.inputs import one_thread
+from superfeat.training.ranks import join_ranks
+from superfeat.training.run import RunFolder
+from superfeat.training.start import fit_recipe
+from superfeat.training.trainer import CHECKPOINT_SECONDS, Event, Trainer
+from superfeat.weights import Network
+
+
+def train(
+    recipe: Recipe,
+    training_set: TrainingSet,
+    run: str | Path,
+    *,
+    validation: RetrievalSet | None = None,
+    resume: bool = False,
+    workers: int | None = None,
+    device: str = "cpu",
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Iterator[Event]:
+    """Trains into the folder `run`, telling what it does. `stop` is asked after each step: True saves and ends.
+
+    Killed at any moment and called again with `resume`, it ends with the same weights, to the bit, on a CPU. Under
+    torchrun all processes train one network.
+    """
+    training_set.require_trainable(recipe.training.negatives)
+    recipe, given = fit_recipe(recipe)
+    with join_ranks() as ranks, _one_thread():
+        folder = RunFolder(Path(run))
+        with folder.writing(_facts(recipe, training_set, validation, given), resume, ranks):
+            trainer = Trainer(recipe, training_set, validation, folder, ranks, workers or default_workers(), device)
+            trainer.stop, trainer.checkpoint_seconds = stop, checkpoint_seconds
+            yield from trainer.begin(given)
+            yield from trainer.run()
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch's own threads rest while ours work."""
+    before = torch.get_num_threads()
+    one_thread()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _facts(
+    recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | None, given: Network | None
+) -> dict[str, Any]:
+    """What a run must agree on to be resumed."""
+    names = hashlib.sha256("\n".join(photo.name for photo in training_set.photos).encode("utf-8", "surrogatepass"))
+    names.update(np.ascontiguousarray(training_set.things).tobytes())
+    if training_set.pairs is not None:
+        names.update(np.ascontiguousarray(training_set.pairs).tobytes())
+    tested = None if validation is None else [validation.name, len(validation.photos), len(validation.queries)]
+    return {
+        "recipe": as_dict(recipe),
+        "weights": None if given is None else given.digest,
+        "images": len(training_set.photos),
+        "training_set": names.hexdigest(),
+        "validation": tested,
+    }

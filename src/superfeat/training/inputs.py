@@ -1,0 +1,96 @@
+"""What goes into the network while training: photos, or maps of a frozen trunk that were computed once."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from superfeat.errors import DatasetError, ImageError
+from superfeat.images import Photo, normalise, read_image
+from superfeat.nets.trunk import Normalisation
+from superfeat.store import explained, read_json, sync_folder, write_json
+from superfeat.threads import in_order
+
+
+class Inputs(Protocol):
+    """The input of an image by its number, as it is or flipped left to right."""
+
+    def __call__(self, number: int, flip: bool = False) -> Float[Tensor, "channels height width"]: ...
+
+
+class PhotoInputs:
+    """Photos: decoded upright, limited, normalised; scale 1 only."""
+
+    def __init__(self, photos: Sequence[Photo], max_side: int, normalisation: Normalisation) -> None:
+        self.photos, self.max_side, self.normalisation = photos, max_side, normalisation
+
+    def __call__(self, number: int, flip: bool = False) -> Float[Tensor, "3 height width"]:
+        photo = self.photos[number]
+        try:
+            pixels = read_image(photo.path, max_side=self.max_side, box=photo.box, draft=True)
+        except ImageError as error:
+            raise DatasetError(
+                f"{photo.name} cannot be read ({error}): repair it and go on with --resume, or leave it out"
+            ) from error
+        return torch.from_numpy(normalise(pixels[:, ::-1] if flip else pixels, *self.normalisation))
+
+
+class MapInputs:
+    """Maps of a frozen trunk, stored as 16-bit floats. Flipping one stands for flipping its photo."""
+
+    def __init__(self, folder: Path) -> None:
+        manifest = read_json(folder / "manifest.json")
+        self.sizes = np.asarray(manifest["sizes"], np.int64).reshape(-1, 3)
+        self.ends = np.cumsum(self.sizes.prod(axis=1))
+        with explained(folder, "read"):
+            self.values = np.asarray(np.memmap(folder / "values.bin", np.float16, "r"))
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __call__(self, number: int, flip: bool = False) -> Float[Tensor, "channels height width"]:
+        size, end = self.sizes[number], self.ends[number]
+        values = self.values[end - size.prod() : end].reshape(size).astype(np.float32)
+        return torch.from_numpy(values[..., ::-1].copy() if flip else values)
+
+
+def store_maps(
+    folder: Path,
+    facts: dict[str, Any],
+    trunk: Callable[[Tensor], Tensor],
+    read: Callable[[int], Tensor],
+    count: int,
+    workers: int,
+) -> Iterator[int]:
+    """Computes the trunk's map of each input into a folder, whole or not at all; yields how many are done.
+
+    Nothing is done if the folder is there and was made from the same `facts`.
+    """
+    if (folder / "manifest.json").is_file() and read_json(folder / "manifest.json")["facts"] == facts:
+        return
+
+    @torch.inference_mode()
+    def compute(number: int) -> np.ndarray:
+        return trunk(read(number).unsqueeze(0))[0].half().contiguous().numpy()
+
+    sizes = []
+    with explained(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with (folder / "values.bin").open("wb") as file:
+            for values in in_order(compute, range(count), workers, one_thread):
+                file.write(values.tobytes())
+                sizes.append(values.shape)
+                yield len(sizes)
+        write_json(folder / "manifest.json", {"facts": facts, "sizes": sizes})
+        sync_folder(folder)
+
+
+def one_thread() -> None:
+    """A task runs on one thread alone: so its result cannot depend on how many workers there are."""
+    torch.set_num_threads(1)

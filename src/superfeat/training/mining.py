@@ -1,0 +1,60 @@
+"""Hard negatives: for each query the nearest images of other things, by pooled vectors."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from superfeat.errors import DatasetError
+
+BLOCK = 256  # queries compared at once
+
+
+def hardest_negatives(
+    queries: Float32[np.ndarray, "queries dim"],
+    query_things: Int64[np.ndarray, "queries"],
+    pool: Float32[np.ndarray, "pool dim"],
+    pool_things: Int64[np.ndarray, "pool"],
+    count: int,
+) -> Int64[np.ndarray, "queries count"]:
+    """For each query the `count` nearest of the pool (by numbers into it), nearest first: never of the query's own
+    thing, and at most one of each other thing. Equally near ones in the order of the pool."""
+    chosen = np.empty((len(queries), count), np.int64)
+    for begin in range(0, len(queries), BLOCK):
+        similarity = queries[begin : begin + BLOCK] @ pool.T
+        for row, order in enumerate(np.argsort(-similarity, axis=1, kind="stable"), begin):
+            chosen[row] = _one_per_thing(order, pool_things[order], query_things[row], count)
+    return chosen
+
+
+def _one_per_thing(
+    order: Int64[np.ndarray, "pool"], things: Int64[np.ndarray, "pool"], own: int, count: int
+) -> Int64[np.ndarray, "count"]:
+    """The first of each thing but `own`, in order. Looks at the nearest few first: they nearly always suffice."""
+    for look in (20 * count, len(order)):
+        _, first = np.unique(things[:look], return_index=True)
+        first = np.sort(first)
+        first = first[things[first] != own][:count]
+        if len(first) == count:
+            return order[first]
+    raise DatasetError(
+        f"a query found only {len(first)} of {count} negatives among {len(order)} images: "
+        "each must show another thing; raise training.pool, lower training.negatives, or add things"
+    )
+
+
+def draw_pool(images: int, count: int, random: np.random.Generator) -> Int64[np.ndarray, "pool"]:
+    """`count` different images (all of them, if there are fewer), in order of number."""
+    return np.sort(random.permutation(images)[:count]).astype(np.int64)
+
+
+def as_tuples(
+    pairs: Int64[np.ndarray, "queries 2"], pool: Int64[np.ndarray, "pool"], negatives: Int64[np.ndarray, "queries n"]
+) -> Int64[np.ndarray, "queries images"]:
+    """Rows of image numbers: query, positive, negatives."""
+    return np.concatenate((pairs, pool[negatives]), axis=1)
+
+
+def needed_images(pairs: Int64[np.ndarray, "queries 2"], pool: Sequence[int] | np.ndarray) -> Int64[np.ndarray, "n"]:
+    """The images whose pooled vectors mining needs, each once."""
+    return np.unique(np.concatenate((pairs[:, 0], np.asarray(pool, np.int64))))

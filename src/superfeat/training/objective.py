@@ -1,0 +1,122 @@
+"""One training tuple: query, positive and negatives -> losses, what to watch, and the gradient."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from superfeat.config import LossConfig
+from superfeat.losses import (
+    attention_correlation,
+    distances_between,
+    global_loss,
+    loss_of_pairs,
+    match,
+)
+from superfeat.nets.local import Local, pool
+
+Describe = Callable[[Tensor], Local]  # a batch of images of one size (or of their maps) -> local features
+# What is measured of each tuple, in this order; after them one number per super-feature ID: whether it was matched.
+MEASURES = (
+    "loss", "superfeature", "decorrelation", "pooled", "correlation",
+    "matches", "negative_matches", "matches_any_id", "negative_matches_any_id",
+)  # fmt: skip
+
+
+class TupleResult(NamedTuple):
+    """The gradient of one tuple, in the order of the parameters, and its measures."""
+
+    gradient: list[Float[Tensor, "..."]]
+    measures: Float64[Tensor, "measures"]
+
+
+def differentiate(
+    describe: Describe, images: Sequence[Tensor], parameters: Sequence[Tensor], config: LossConfig, recompute: bool
+) -> TupleResult:
+    """Losses and gradient of one tuple. `images` are query, positive, negatives; sizes may differ.
+
+    `recompute` keeps the graph of a single image at a time: features first without any graph, then the gradient by the
+    features, then each image again.
+    """
+    if not recompute:
+        loss, measures = tuple_loss(describe_all(describe, images), config)
+        gradient = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        return TupleResult(list(gradient), measures)
+    with torch.no_grad():
+        fixed = [describe(image.unsqueeze(0)) for image in images]
+    leaves = [[part.detach().requires_grad_() for part in _parts(local)] for local in fixed]
+    locals_ = [_assemble(local, parts) for local, parts in zip(fixed, leaves, strict=True)]
+    loss, measures = tuple_loss(locals_, config)
+    total = [torch.zeros_like(parameter) for parameter in parameters]
+    flat = [part for parts in leaves for part in parts]
+    by_feature = iter(torch.autograd.grad(loss, flat, allow_unused=True, materialize_grads=True))
+    for image, parts in zip(images, leaves, strict=True):
+        outputs = _parts(describe(image.unsqueeze(0)))
+        directions = [next(by_feature) for _ in parts]
+        gradient = torch.autograd.grad(outputs, parameters, directions, allow_unused=True, materialize_grads=True)
+        torch._foreach_add_(total, list(gradient))
+    return TupleResult(total, measures)
+
+
+def describe_all(describe: Describe, images: Sequence[Tensor]) -> list[Local]:
+    """Local features of each image; images of one size go through the network together."""
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    for number, image in enumerate(images):
+        sizes.setdefault(tuple(image.shape), []).append(number)
+    found: dict[int, Local] = {}
+    for numbers in sizes.values():
+        batch = describe(torch.stack([images[number] for number in numbers]))
+        for row, number in enumerate(numbers):
+            maps = None if batch.maps is None else batch.maps[row : row + 1]
+            found[number] = Local(batch.vectors[row : row + 1], batch.strengths[row : row + 1], batch.grid, maps)
+    return [found[number] for number in range(len(images))]
+
+
+def _parts(local: Local) -> list[Tensor]:
+    return [local.vectors, local.strengths, *([] if local.maps is None else [local.maps])]
+
+
+def _assemble(local: Local, parts: Sequence[Tensor]) -> Local:
+    return Local(parts[0], parts[1], local.grid, parts[2] if len(parts) > 2 else None)
+
+
+def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tensor, ""], Float64[Tensor, "measures"]]:
+    """The weighted sum of the losses of one tuple (query, positive, negatives), and what to watch of it."""
+    measures = dict.fromkeys(MEASURES, 0.0)
+    parts: dict[str, Tensor] = {}
+    matched = torch.zeros(0, dtype=torch.float64)
+    if images[0].maps is not None:
+        parts["superfeature"], matched = _superfeature_part(images, config, measures)
+        correlations = torch.cat([attention_correlation(local.maps) for local in images if local.maps is not None])
+        parts["decorrelation"] = config.decorrelation * correlations.sum()
+        measures["correlation"] = correlations.mean().item()
+    if config.pooled:
+        vectors = torch.cat([pool([local]) for local in images])
+        parts["pooled"] = global_loss(
+            vectors[0], vectors[1], vectors[2:],
+            margin=config.pooled_margin, weight=config.pooled, hinge=config.hinge,
+        )  # fmt: skip
+    loss = torch.stack(list(parts.values())).sum()
+    measures |= {name: part.item() for name, part in parts.items()} | {"loss": loss.item()}
+    return loss, torch.cat((torch.tensor(list(measures.values()), dtype=torch.float64), matched))
+
+
+def _superfeature_part(
+    images: Sequence[Local], config: LossConfig, measures: dict[str, float]
+) -> tuple[Float[Tensor, ""], Float64[Tensor, "ids"]]:
+    """The super-feature loss; notes matches with the positive and with the negatives, with and without the ID rule."""
+    query, positive, *negatives = [local.vectors[0].float() for local in images]
+    rules = {"ratio_test": config.ratio_test, "ratio": config.ratio, "reciprocal": config.reciprocal}
+    chosen = match(distances_between(positive, query), **rules, same_id=config.same_id)  # type: ignore[arg-type]
+    for number, other in enumerate([positive, *negatives]):
+        distances = distances_between(other, query)
+        whose = "negative_matches" if number else "matches"
+        measures[whose] += len(match(distances, ratio_test=config.ratio_test, ratio=config.ratio).query)
+        any_id = match(distances, ratio_test=config.ratio_test, ratio=config.ratio, same_id=False)
+        measures[f"{whose}_any_id"] += len(any_id.query)
+    loss = loss_of_pairs(chosen, query, positive, torch.stack(negatives), margin=config.margin, hinge=config.hinge)
+    matched = torch.zeros(len(query), dtype=torch.float64)
+    matched[chosen.query.cpu()] = 1
+    return config.superfeature * loss, matched

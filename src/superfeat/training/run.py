@@ -1,0 +1,130 @@
+"""The folder of a run: its settings, its log, its checkpoint, and the best and the last network."""
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from superfeat.errors import StoreError
+from superfeat.store import as_json, differences, explained, read_json, write_file, write_json, writer_lock
+from superfeat.training.ranks import Ranks
+from superfeat.weights import Network, save_network
+
+FORMAT = "superfeat-run"
+VERSION = 1
+
+
+@dataclasses.dataclass
+class Position:
+    """How far a run is: `step` steps of `epoch` are done."""
+
+    epoch: int = 0
+    step: int = 0
+    steps: int = 0  # of all epochs
+    validated: int | None = None  # the last epoch that was
+    best: float | None = None
+    best_epoch: int | None = None
+    mining_seconds: float = 0.0
+    log_bytes: int = 0
+
+
+class RunFolder:
+    """Files of one run. Everything is replaced as a whole, so that a kill at any moment leaves a run to go on with."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings_file = path / "run.json"
+        self.log_file = path / "log.jsonl"
+        self.checkpoint_file = path / "checkpoint.safetensors"
+        self._tensorboard: Any = None
+
+    @contextlib.contextmanager
+    def writing(self, facts: Mapping[str, Any], resume: bool, ranks: Ranks) -> Iterator[None]:
+        """Holds the folder; the first rank makes it, or checks that the run in it is the one that `facts` describe."""
+        if not ranks.first:
+            ranks.wait()
+            yield
+            return
+        self._open(facts, resume)
+        with writer_lock(self.path):
+            ranks.wait()
+            yield
+
+    def _open(self, facts: Mapping[str, Any], resume: bool) -> None:
+        facts = as_json({"format": FORMAT, "version": VERSION, **facts})
+        if self.settings_file.is_file():
+            before = read_json(self.settings_file)
+            if not isinstance(before, dict) or before.get("format") != FORMAT:
+                raise StoreError(f"{self.settings_file} does not describe a training run; choose another folder")
+            if not resume:
+                raise StoreError(
+                    f"{self.path} holds a run already; add --resume to go on with it, or choose another folder"
+                )
+            if changed := differences(before, facts):
+                raise StoreError(f"{self.path} is a run with other settings ({changed}); resume it with its own")
+            return
+        if self.path.exists() and any(self.path.iterdir()) and not resume:
+            raise StoreError(f"{self.path} is not empty; choose a new folder for the run")
+        with explained(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.settings_file, facts)
+
+    def save_checkpoint(self, position: Position, tensors: Mapping[str, Tensor]) -> None:
+        """Replaces the checkpoint."""
+        position.log_bytes = self.log_file.stat().st_size if self.log_file.exists() else 0
+        whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        metadata = {"format": FORMAT, "version": str(VERSION), "position": json.dumps(dataclasses.asdict(position))}
+        write_file(self.checkpoint_file, safetensors.torch.save(whole, metadata))
+
+    def load_checkpoint(self) -> tuple[Position, dict[str, Tensor]] | None:
+        """The checkpoint, if there is one; the log is cut to where it was."""
+        if not self.checkpoint_file.is_file():
+            self._cut_log(0)
+            return None
+        try:
+            with safe_open(self.checkpoint_file, "pt") as file:
+                position = Position(**json.loads(file.metadata()["position"]))
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{self.checkpoint_file} is damaged ({error}); remove it to begin again") from error
+        self._cut_log(position.log_bytes)
+        return position, tensors
+
+    def _cut_log(self, size: int) -> None:
+        with explained(self.log_file):
+            if self.log_file.exists() and self.log_file.stat().st_size > size:
+                os.truncate(self.log_file, size)
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Adds a line to log.jsonl, and to TensorBoard's files where it is installed."""
+        with explained(self.log_file), self.log_file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        self._log_tensorboard(record)
+
+    def _log_tensorboard(self, record: Mapping[str, Any]) -> None:
+        if self._tensorboard is None:
+            self._tensorboard = _tensorboard_writer(self.path / "tensorboard")
+        if self._tensorboard:
+            for name, value in record.items():
+                if isinstance(value, (int, float)) and name not in ("step", "epoch"):
+                    self._tensorboard.add_scalar(f"{record['event']}/{name}", value, record.get("step", 0))
+
+    def save_network(self, network: Network, name: str) -> None:
+        """Replaces RUN/`name`, a network folder."""
+        save_network(network, self.path / name, overwrite=True)
+
+
+def _tensorboard_writer(folder: Path) -> Any:
+    """A writer, or False where the optional package is missing (superfeat[tensorboard])."""
+    with contextlib.suppress(ImportError):
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter(str(folder))
+    return False

@@ -1,0 +1,104 @@
+"""The network that training begins with: given weights or a new one, with batch-norm statistics and a whitening."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from superfeat.config import NetworkConfig, Recipe
+from superfeat.errors import WeightsError
+from superfeat.images import Photo
+from superfeat.training.inputs import PhotoInputs
+from superfeat.weights import Network, build_module, load_network
+from superfeat.whiten import fit_whitening
+
+NEW = "new"  # the name of no weights
+CALIBRATION_BATCHES, CALIBRATION_BATCH = 4, 16
+
+
+def fit_recipe(recipe: Recipe) -> tuple[Recipe, Network | None]:
+    """The recipe with the trunk of its weights, and those weights; WeightsError where they contradict each other."""
+    if recipe.weights in (None, NEW):
+        return recipe, None
+    given = load_network(str(recipe.weights))
+    if not isinstance(given.module, nn.Module):
+        raise WeightsError(
+            f"{recipe.weights} is an exported network, which cannot be trained; give the one it came from"
+        )
+    _require_fit(recipe.network, given.config, str(recipe.weights))
+    network = dataclasses.replace(recipe.network, trunk=given.config.trunk)
+    return dataclasses.replace(recipe, network=network), given
+
+
+def _require_fit(wanted: NetworkConfig, given: NetworkConfig, source: str) -> None:
+    facts = [
+        (f"network.trunk.{name}", getattr(wanted.trunk, name), getattr(given.trunk, name))
+        for name in ("arch", "stages")
+    ]
+    if wanted.lit is not None and given.lit is not None:
+        names = ("templates", "dim", "update")
+        facts += [(f"network.lit.{name}", getattr(wanted.lit, name), getattr(given.lit, name)) for name in names]
+    if given.whitened_dim is not None:
+        facts.append(("network.whitened_dim", wanted.whitened_dim, given.whitened_dim))
+    for name, ours, theirs in facts:
+        if ours != theirs:
+            raise WeightsError(
+                f"{source} does not fit the recipe: {name} is {ours}, the weights have {theirs}; set one as the other"
+            )
+
+
+def build_start(recipe: Recipe, given: Network | None) -> Network:
+    """The recipe's network: parts that `given` has are copied from it, others are new, by the recipe's seed."""
+    config = dataclasses.replace(recipe.network, whitened_dim=None)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.training.seed)
+        module = build_module(config)
+    origin = "a new network"
+    if given is not None:
+        origin = str(recipe.weights)
+        module.trunk.load_state_dict(given.module.trunk.state_dict())
+        if config.lit is not None and given.config.lit is not None:
+            module.lit.load_state_dict(given.module.lit.state_dict())
+        if given.config.whitened_dim is not None and (given.config.lit is None) == (config.lit is None):
+            module.whitening = given.module.whitening
+            config = recipe.network
+    return Network(module, config, {"start": origin})
+
+
+def prepare_start(
+    recipe: Recipe, given: Network | None, photos: Sequence[Photo], workers: int
+) -> Iterator[int | Network]:
+    """Yields how many photos have been used, then the network: calibrated if new, whitened if it was not."""
+    start = build_start(recipe, given)
+    training = recipe.training
+    order = np.random.default_rng((training.seed, 1)).permutation(len(photos))
+    shuffled = [photos[number] for number in order]
+    if given is None:
+        inputs = PhotoInputs(shuffled, training.max_side, start.normalisation)
+        calibrate(start.module.trunk, inputs, training.max_side)
+    if start.config.whitened_dim is None:
+        assert recipe.network.whitened_dim is not None
+        start = fit_whitening(
+            start, shuffled, dim=recipe.network.whitened_dim, images=training.whitening_images,
+            max_side=training.max_side, workers=workers,
+        )  # fmt: skip
+    yield start
+
+
+@torch.no_grad()
+def calibrate(trunk: nn.Module, inputs: PhotoInputs, side: int) -> None:
+    """Batch-norm statistics of a new trunk, from photos scaled to squares; training keeps them frozen."""
+    norms = [module for module in trunk.modules() if isinstance(module, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean over all batches
+    trunk.train()
+    for batch in range(CALIBRATION_BATCHES):
+        numbers = [n % len(inputs.photos) for n in range(batch * CALIBRATION_BATCH, (batch + 1) * CALIBRATION_BATCH)]
+        squares = [nn.functional.interpolate(inputs(n).unsqueeze(0), (side, side), mode="bilinear") for n in numbers]
+        trunk(torch.cat(squares))
+    trunk.eval()
+    for norm in norms:
+        norm.momentum = 0.1

@@ -1,0 +1,91 @@
+"""Average precision against the released evaluation, and the real lists that searching is judged by."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from superfeat.datasets.retrieval_set import RetrievalSet, read_gnd_json
+from superfeat.datasets.training_set import missing_photos
+from superfeat.metrics import average_precision, mean_average_precision
+
+TOLERANCE = 1e-12
+PROTOCOLS = {
+    "E": (("easy",), ("junk", "hard")),
+    "M": (("easy", "hard"), ("junk",)),
+    "H": (("hard",), ("junk", "easy")),
+}
+
+
+@pytest.fixture(scope="module")
+def arrays(shared: Path) -> dict[str, np.ndarray]:
+    with np.load(shared / "eval_map.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="module")
+def data(shared: Path) -> Path:
+    folder = shared.parent / "data"
+    if not (folder / "gnd").is_dir():
+        pytest.skip(f"the photos are not at {folder}")
+    return folder
+
+
+def test_precision_of_given_ranks(arrays: dict[str, np.ndarray]) -> None:
+    cases = json.loads(str(arrays["ap_cases"]))
+    assert len(cases) == len(arrays["ap_values"])
+    for (ranks, positives), expected in zip(cases, arrays["ap_values"], strict=True):
+        ranking = np.arange(1000, 1000 + max(ranks, default=0) + 5)
+        unranked = range(positives - len(ranks))
+        found = average_precision(ranking, [*ranking[ranks].tolist(), *unranked])
+        assert abs(found - expected) < TOLERANCE, (ranks, positives)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "ranks"), [("E", "ranks"), ("M", "ranks"), ("H", "ranks"), ("distr_M", "distr_ranks")]
+)
+def test_the_three_protocols(arrays: dict[str, np.ndarray], prefix: str, ranks: str) -> None:
+    positive, ignored = PROTOCOLS[prefix[-1]]
+    found = [
+        average_precision(
+            ranking,
+            np.concatenate([arrays[f"gnd{query}_{kind}"] for kind in positive]).tolist(),
+            np.concatenate([arrays[f"gnd{query}_{kind}"] for kind in ignored]).tolist(),
+        )
+        for query, ranking in enumerate(arrays[ranks].T)
+    ]
+    np.testing.assert_allclose(found, arrays[f"{prefix}_aps"], atol=TOLERANCE, rtol=0)
+    assert abs(mean_average_precision(found) - float(arrays[f"{prefix}_map"])) < TOLERANCE
+    assert any(map(math.isnan, found)), "a query without positives is among them"
+
+
+def check_numbers(found: RetrievalSet) -> None:
+    for query in found.queries:
+        assert query.positives
+        assert not set(query.positives) & set(query.junk)
+        assert all(0 <= image < len(found.photos) for image in (*query.positives, *query.junk))
+
+
+def test_the_landmarks_for_validation(data: Path) -> None:
+    path = data / "gnd" / "val_landmarks.json"
+    found = read_gnd_json(path, data)
+    assert (found.name, len(found.photos), len(found.queries)) == ("val_landmarks", 817, 178)
+    check_numbers(found)
+    assert missing_photos(found.photos) == missing_photos([query.photo for query in found.queries]) == []
+    stored = json.loads(path.read_text())
+    for query, given in zip(found.queries, stored["queries"], strict=True):
+        assert query.photo == found.photos[given["self"]]
+        assert query.positives == tuple(sorted(given["pos"]))
+        assert set(query.junk) == {*given["junk"], given["self"]}
+
+
+def test_all_other_lists(data: Path) -> None:
+    for path in sorted((data / "gnd").glob("*.json")):
+        found = read_gnd_json(path, data)
+        assert found.name == path.stem
+        check_numbers(found)
+        boxes = [query.photo.box for query in found.queries if query.photo.box]
+        assert len(boxes) == (12 if path.stem == "rparis6k_mini" else 0)
+        assert all(0 <= left < right <= 640 and 0 <= upper < lower <= 640 for left, upper, right, lower in boxes)
