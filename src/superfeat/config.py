@@ -36,7 +36,7 @@ def nearest_name(name: str, known: typing.Iterable[str]) -> str:
 class TrunkConfig:
     """Which convolutional trunk, and what it expects of its pixels."""
 
-    arch: Literal["resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
+    arch: Literal["resnet10", "resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
     stages: int = 3  # 3 of 4: the paper's trunk is cut before its last block
     stride_in_1x1: bool = False  # the older variant of Caffe and Keras weights
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
@@ -235,16 +235,19 @@ class ValidationConfig:
 class PretrainConfig:
     """Classification of trunk + LIT + head (Appendix, "Pretraining the backbone together with LIT")."""
 
+    first: bool = False  # whether `train` begins with it, on the same photos
     epochs: int = 80
     batch: int = 256
     learning_rate: float = 0.01
     step_epochs: int = 20  # the learning rate is divided by 10 every so many epochs
-    momentum: float = 0.9
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    momentum: float = 0.9  # of SGD
     weight_decay: float = 1e-4
     decorrelation: float = 0.1
     hidden: int = 2048  # width of the head
     dropout: float = 0.5
     side: int = 224  # of the square crops
+    smallest_crop: float = 0.25  # share of the photo's area that a crop has at least
     parts: Literal["all", "lit"] = "all"  # "lit": on cached maps of a frozen trunk
     crops: int = 1  # per image, cached where the trunk is frozen
     hold_out: float = 0.1  # share of each class's images that validates
@@ -257,6 +260,7 @@ class PretrainConfig:
         _require(self.learning_rate > 0, "pretraining.learning_rate", self.learning_rate, "above 0")
         for name in ("momentum", "dropout", "hold_out"):
             _require(0 <= getattr(self, name) < 1, f"pretraining.{name}", getattr(self, name), "at least 0, below 1")
+        _require(0 < self.smallest_crop <= 1, "pretraining.smallest_crop", self.smallest_crop, "above 0, at most 1")
         for name in ("weight_decay", "decorrelation"):
             _require(getattr(self, name) >= 0, f"pretraining.{name}", getattr(self, name), "0 or more")
 
@@ -277,7 +281,8 @@ class Recipe:
         if self.network.method == "how":
             if self.losses.superfeature or self.losses.decorrelation:
                 raise ConfigError(
-                    "HOW has no super-features: set losses.superfeature and losses.decorrelation to 0, losses.pooled to 1"
+                    "HOW has no super-features: set losses.superfeature and losses.decorrelation to 0, "
+                    "losses.pooled to 1"
                 )
             _require(self.training.parts == "all", "training.parts", self.training.parts, "'all' for HOW")
         if self.network.whitened_dim is None:

@@ -4,7 +4,7 @@ Pure functions of raw (not normalised) features. None has a loop over pairs; whe
 exactly zero and still differentiable.
 """
 
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -63,7 +63,7 @@ def distances_between(a: Float[Tensor, "n dim"], b: Float[Tensor, "m dim"]) -> F
 def _passes(
     distances: Float[Tensor, "n m"], partner: Int[Tensor, "n"], ratio_test: RatioTest, ratio: float
 ) -> Bool[Tensor, "n"]:
-    """Whether s' and its partner pass the ratio test. With a single feature there is no second one to confuse it with."""
+    """Whether s' and its partner pass the ratio test; a single feature has no second one to be confused with."""
     if ratio_test == "off" or distances.shape[1] < 2:
         return torch.ones_like(partner, dtype=torch.bool)
     chosen = partner.unsqueeze(1)
@@ -154,10 +154,9 @@ def contrastive_loss(
     """Squared distance to the positive plus a hinge for each negative, summed over the pairs."""
     if hinge == "paper":
         near = (query - positive).square().sum()
-        far = (margin - (query - negatives).square().sum(dim=-1)).relu().sum()
-        return near + far
+        return near + (margin - (query - negatives).square().sum(dim=-1)).relu().sum()
     near = (query - positive + DISTANCE_FLOOR).square().sum()
-    distances = (query - negatives + DISTANCE_FLOOR).norm(dim=-1)
+    distances: Tensor = (query - negatives + DISTANCE_FLOOR).norm(dim=-1)
     return 0.5 * near + 0.5 * (margin - distances).relu().square().sum()
 
 
@@ -179,4 +178,4 @@ def attention_correlation(
     unit = F.normalize(maps.flatten(-2), dim=-1)
     every = unit.sum(dim=-2).square().sum(dim=-1)
     own = unit.square().sum(dim=(-2, -1))
-    return cast(Tensor, (every - own) / max(1, n * (n - 1)))
+    return (every - own) / max(1, n * (n - 1))

@@ -29,13 +29,19 @@ from superfeat.nets.trunk import Normalisation
 from superfeat.threads import in_order
 from superfeat.training.inputs import MapInputs, store_maps
 from superfeat.training.ranks import Ranks
-from superfeat.training.run import Position, RunFolder
+from superfeat.training.run import (
+    CHECKPOINT_SECONDS,
+    Event,
+    Position,
+    RunFolder,
+    optimiser_state,
+    restore_optimiser,
+)
 from superfeat.training.start import build_start, fit_recipe
-from superfeat.training.trainer import CHECKPOINT_SECONDS, Event
 from superfeat.weights import Network
 
 LEAKY_SLOPE = 0.01
-CROP_AREA, CROP_ASPECT = (0.25, 1.0), (3 / 4, 4 / 3)  # share of the photo, width by height
+CROP_ASPECT = (3 / 4, 4 / 3)  # width by height
 READ_SIDE = 2.0  # photos are decoded at this multiple of the crop's side
 ORDER, CROPS, DROPOUT, HELD = range(10, 14)  # what a random generator is for
 
@@ -67,17 +73,19 @@ class Classifier(nn.Module):
 class Crops:
     """Square crops of photos: random ones to learn from, the middle to be judged by."""
 
-    def __init__(self, photos: tuple[Photo, ...], side: int, normalisation: Normalisation) -> None:
-        self.photos, self.side, self.normalisation = photos, side, normalisation
+    def __init__(self, photos: tuple[Photo, ...], side: int, smallest: float, normalisation: Normalisation) -> None:
+        self.photos, self.side, self.smallest, self.normalisation = photos, side, smallest, normalisation
 
     def __call__(self, number: int, random: np.random.Generator | None) -> Float[Tensor, "3 side side"]:
         photo = self.photos[number]
         try:
             pixels = read_image(photo.path, max_side=int(READ_SIDE * self.side), box=photo.box, draft=True)
         except ImageError as error:
-            raise DatasetError(f"{photo.name} cannot be read ({error}): repair it and go on, or leave it out") from error
+            raise DatasetError(
+                f"{photo.name} cannot be read ({error}): repair it and go on, or leave it out"
+            ) from error
         height, width = pixels.shape[:2]
-        box = _middle(width, height) if random is None else _crop(width, height, random)
+        box = _middle(width, height) if random is None else _crop(width, height, self.smallest, random)
         image = Image.fromarray(pixels).resize((self.side, self.side), Image.Resampling.BILINEAR, box)
         flip = random is not None and random.random() < 0.5
         cut = np.asarray(image)
@@ -90,10 +98,10 @@ def _middle(width: int, height: int) -> tuple[float, float, float, float]:
     return left, upper, left + side, upper + side
 
 
-def _crop(width: int, height: int, random: np.random.Generator) -> tuple[float, float, float, float]:
+def _crop(width: int, height: int, smallest: float, random: np.random.Generator) -> tuple[float, float, float, float]:
     """A random part of the photo, of random area and proportions, inside it."""
-    area = random.uniform(*CROP_AREA) * width * height
-    aspect = math.exp(random.uniform(*map(math.log, CROP_ASPECT)))
+    area = random.uniform(smallest, 1) * width * height
+    aspect = math.exp(random.uniform(math.log(CROP_ASPECT[0]), math.log(CROP_ASPECT[1])))
     across, down = min(width, math.sqrt(area * aspect)), min(height, math.sqrt(area / aspect))
     left, upper = random.uniform(0, width - across), random.uniform(0, height - down)
     return left, upper, left + across, upper + down
@@ -167,7 +175,7 @@ class Pretrainer:
         self.split = split_images(self.classes, self.config.hold_out, self.config.seed)
         self.start = build_start(recipe, given)
         self.frozen = self.config.parts == "lit"
-        self.crops = Crops(training_set.photos, self.config.side, self.start.normalisation)
+        self.crops = Crops(training_set.photos, self.config.side, self.config.smallest_crop, self.start.normalisation)
         self._build()
         self.position = Position()
         if (before := folder.load_checkpoint()) is not None:
@@ -182,29 +190,31 @@ class Pretrainer:
         assert self.recipe.network.lit is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
-            head = Head(self.recipe.network.lit.dim, self.config.hidden, int(self.classes.max()) + 1, self.config.dropout)
+            head = Head(
+                self.recipe.network.lit.dim, self.config.hidden, int(self.classes.max()) + 1, self.config.dropout
+            )
         self.model = Classifier(module, head, self.frozen).to(self.device)
         named = [(name, value) for name, value in self.model.named_parameters() if value.requires_grad]
         self.parameters = dict(named)
-        self.optimiser = torch.optim.SGD(
-            self.parameters.values(), self.config.learning_rate, momentum=self.config.momentum,
-            weight_decay=self.config.weight_decay, foreach=False,
-        )  # fmt: skip
+        values, config = list(self.parameters.values()), self.config
+        self.optimiser: torch.optim.Optimizer = (
+            torch.optim.Adam(values, config.learning_rate, weight_decay=config.weight_decay, foreach=False)
+            if config.optimiser == "adam"
+            else torch.optim.SGD(
+                values, config.learning_rate, config.momentum, weight_decay=config.weight_decay, foreach=False
+            )
+        )
 
     def _restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.model.load_state_dict(
             {name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")}
         )
-        for name, parameter in self.parameters.items():
-            if (velocity := tensors.get(f"momentum/{name}")) is not None:
-                self.optimiser.state[parameter] = {"momentum_buffer": velocity.to(self.device)}
+        restore_optimiser(self.optimiser, self.parameters, tensors)
 
     def _save(self) -> None:
         self.saved = time.monotonic()
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        for name, parameter in self.parameters.items():
-            if velocity := self.optimiser.state.get(parameter, {}):
-                tensors[f"momentum/{name}"] = velocity["momentum_buffer"]
+        tensors |= optimiser_state(self.optimiser, self.parameters)
         self.folder.save_checkpoint(self.position, tensors)
 
     # -- The loop
@@ -244,15 +254,14 @@ class Pretrainer:
         images = self.split.test if epoch is None else self.split.train
 
         def read(number: int) -> Tensor:
-            if self.frozen:
-                if epoch is None:
-                    return self.maps(self.config.crops * len(self.split.train) + number)
-                random = np.random.default_rng((self.config.seed, CROPS, epoch, number))
-                crop = int(random.integers(self.config.crops))
-                return self.maps(crop * len(self.split.train) + number, bool(random.random() < 0.5))
             image = int(images[number])
             random = None if epoch is None else np.random.default_rng((self.config.seed, CROPS, epoch, image))
-            return self.crops(image, random)
+            if not self.frozen:
+                return self.crops(image, random)
+            if random is None:
+                return self.maps(self.config.crops * len(self.split.train) + number)
+            crop = int(random.integers(self.config.crops))
+            return self.maps(crop * len(self.split.train) + number, bool(random.random() < 0.5))
 
         return torch.stack(list(in_order(read, numbers.tolist(), self.workers))).to(self.device)
 
@@ -317,7 +326,7 @@ class Pretrainer:
             best = scores.topk(min(5, scores.shape[1]), dim=1).indices == wanted.unsqueeze(1)
             top += [float(best[:, 0].sum()), float(best.any(dim=1).sum())]
         top1, top5 = 100 * top / max(1, len(self.split.test))
-        return {"top1": round(top1, 2), "top5": round(top5, 2), "held_out": len(self.split.test)}
+        return {"top1": round(float(top1), 2), "top5": round(float(top5), 2), "held_out": len(self.split.test)}
 
     def _snapshot(self) -> Network:
         provenance: dict[str, Any] = {**self.start.provenance, "pretraining": f"{self.position.epoch} epochs"}

@@ -17,12 +17,13 @@ from superfeat.config import Recipe, as_dict
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.extraction import default_workers
+from superfeat.pretrain import pretrain
 from superfeat.training.inputs import one_thread
 from superfeat.training.ranks import join_ranks
-from superfeat.training.run import RunFolder
+from superfeat.training.run import CHECKPOINT_SECONDS, Event, RunFolder
 from superfeat.training.start import fit_recipe
-from superfeat.training.trainer import CHECKPOINT_SECONDS, Event, Trainer
-from superfeat.weights import Network
+from superfeat.training.trainer import Trainer
+from superfeat.weights import Network, load_network
 
 
 def train(
@@ -47,6 +48,17 @@ def train(
     with join_ranks() as ranks, _one_thread():
         folder = RunFolder(Path(run))
         with folder.writing(_facts(recipe, training_set, validation, given), resume, ranks):
+            if recipe.pretraining.first and not folder.checkpoint_file.exists():
+                if ranks.first:
+                    before = folder.path / "pretraining"
+                    for event in pretrain(
+                        recipe, training_set, before, resume=True, workers=workers, stop=stop, device=device
+                    ):
+                        yield event if event.stage == "stopped" else event._replace(stage="pretraining")
+                        if event.stage == "stopped":
+                            return
+                ranks.wait()
+                given = load_network(folder.path / "pretraining" / "best")
             trainer = Trainer(recipe, training_set, validation, folder, ranks, workers or default_workers(), device)
             trainer.stop, trainer.checkpoint_seconds = stop, checkpoint_seconds
             yield from trainer.begin(given)

@@ -10,6 +10,7 @@ from superfeat.cli.extract import extract
 from superfeat.cli.index import codebook, compact, delete, index, merge
 from superfeat.cli.search import search
 from superfeat.cli.terminal import Group
+from superfeat.cli.train import draw, pretrain, train
 from superfeat.cli.weights import weights
 
 
@@ -22,5 +23,5 @@ def main(debug: bool) -> None:
         warnings.simplefilter("ignore")  # decoders warn about odd photos; what matters is reported by name
 
 
-for command in (extract, codebook, index, search, delete, compact, merge, info, verify, weights):
+for command in (extract, codebook, index, search, delete, compact, merge, train, pretrain, draw, info, verify, weights):
     main.add_command(command)

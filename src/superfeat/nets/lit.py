@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 ATTENTION_FLOOR = 1e-8  # added to every responsibility before the sum over places
 ATTENTION_GAIN = 1.7  # of new query and key projections: logits begin with a deviation of about 3
-TEMPLATE_SCALE = 0.1
 
 
 class Lit(nn.Module):
@@ -28,7 +27,7 @@ class Lit(nn.Module):
     ) -> None:
         super().__init__()
         self.rounds = rounds
-        self.templates = nn.Parameter(TEMPLATE_SCALE * torch.randn(templates, dim), requires_grad=not frozen_templates)
+        self.templates = nn.Parameter(torch.randn(templates, dim), requires_grad=not frozen_templates)
         self.query = nn.Linear(dim, dim, bias=False)
         self.key = nn.Linear(inputs, dim, bias=False)
         self.value = nn.Linear(inputs, dim, bias=False)
@@ -37,8 +36,7 @@ class Lit(nn.Module):
         self.norm_mlp = nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(dim, dim // 2), nn.ReLU(), nn.Linear(dim // 2, dim))
         self.gru = nn.GRUCell(dim, dim) if update == "gru" else None
-        # A new module looks at different places from template to template (torch's own weights are nearly uniform), and
-        # what it gives is made of the image: templates steer by their direction alone, so they can be small.
+        # A new module looks at different places from template to template; with torch's own weights nearly the same.
         for projection, gain in ((self.query, ATTENTION_GAIN), (self.key, ATTENTION_GAIN), (self.value, 1.0)):
             nn.init.normal_(projection.weight, std=gain / projection.in_features**0.5)
 

@@ -32,7 +32,7 @@ class Trunk(Protocol):
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions (ResNet-18 and 34)."""
+    """Two 3x3 convolutions (ResNet-10, 18 and 34)."""
 
     expansion = 1
 
@@ -81,6 +81,7 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Sequential | None:
 
 
 DEPTHS: dict[str, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, int, int, int]]] = {
+    "resnet10": (BasicBlock, (1, 1, 1, 1)),
     "resnet18": (BasicBlock, (2, 2, 2, 2)),
     "resnet34": (BasicBlock, (3, 4, 6, 3)),
     "resnet50": (Bottleneck, (3, 4, 6, 3)),

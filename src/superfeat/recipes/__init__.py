@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
-from superfeat.config import LitConfig, Recipe, nearest_name, overlay, parse_assignment, read_toml
+from superfeat.config import Recipe, nearest_name, overlay, parse_assignment, read_toml
 from superfeat.errors import ConfigError
 
 

@@ -36,7 +36,8 @@ def _one_per_thing(
         first = np.sort(first)
         first = first[things[first] != own][:count]
         if len(first) == count:
-            return order[first]
+            nearest: np.ndarray = order[first]
+            return nearest
     raise DatasetError(
         f"a query found only {len(first)} of {count} negatives among {len(order)} images: "
         "each must show another thing; raise training.pool, lower training.negatives, or add things"

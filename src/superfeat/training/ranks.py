@@ -14,7 +14,7 @@ from torch import Tensor
 
 from superfeat.errors import SuperfeatError
 
-TIMEOUT = datetime.timedelta(hours=2)  # the first rank validates while the others wait
+TIMEOUT = datetime.timedelta(days=1)  # the first rank validates while the others wait
 
 
 class Ranks:

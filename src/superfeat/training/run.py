@@ -6,9 +6,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -19,6 +20,16 @@ from superfeat.weights import Network, save_network
 
 FORMAT = "superfeat-run"
 VERSION = 1
+CHECKPOINT_SECONDS = 300.0
+
+
+class Event(NamedTuple):
+    """What a run is doing: `done` of `total`. Those that the log keeps carry their record in `facts`."""
+
+    stage: str  # pretraining, start, maps, mining, step, epoch, validating, validation, stopped, end
+    done: int
+    total: int
+    facts: Mapping[str, Any] = {}
 
 
 @dataclasses.dataclass
@@ -119,6 +130,30 @@ class RunFolder:
     def save_network(self, network: Network, name: str) -> None:
         """Replaces RUN/`name`, a network folder."""
         save_network(network, self.path / name, overwrite=True)
+
+
+def optimiser_state(optimiser: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What an optimiser remembers of each parameter, by names."""
+    return {
+        f"optimiser/{key}/{name}": value
+        for name, parameter in parameters.items()
+        for key, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimiser(
+    optimiser: torch.optim.Optimizer, parameters: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
+) -> None:
+    """Gives an optimiser its memory back."""
+    for name, parameter in parameters.items():
+        suffix = f"/{name}"
+        state = {
+            key.removeprefix("optimiser/").removesuffix(suffix): value.to(parameter.device) if value.dim() else value
+            for key, value in tensors.items()
+            if key.startswith("optimiser/") and key.endswith(suffix) and "/" not in key[10 : -len(suffix)]
+        }
+        if state:
+            optimiser.state[parameter] = state
 
 
 def _tensorboard_writer(folder: Path) -> Any:

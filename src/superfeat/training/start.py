@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,13 +59,15 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
     origin = "a new network"
     if given is not None:
         origin = str(recipe.weights)
-        module.trunk.load_state_dict(given.module.trunk.state_dict())
-        if config.lit is not None and given.config.lit is not None:
-            module.lit.load_state_dict(given.module.lit.state_dict())
+        state = given.module.state_dict()
+        parts = ("trunk.", "lit.") if config.lit is not None and given.config.lit is not None else ("trunk.",)
+        module.load_state_dict(
+            {**module.state_dict(), **{name: state[name] for name in state if name.startswith(parts)}}
+        )
         if given.config.whitened_dim is not None and (given.config.lit is None) == (config.lit is None):
             module.whitening = given.module.whitening
             config = recipe.network
-    return Network(module, config, {"start": origin})
+    return Network(module, config, {**({} if given is None else given.provenance), "start": origin})
 
 
 def prepare_start(
@@ -88,7 +91,7 @@ def prepare_start(
 
 
 @torch.no_grad()
-def calibrate(trunk: nn.Module, inputs: PhotoInputs, side: int) -> None:
+def calibrate(trunk: Any, inputs: PhotoInputs, side: int) -> None:
     """Batch-norm statistics of a new trunk, from photos scaled to squares; training keeps them frozen."""
     norms = [module for module in trunk.modules() if isinstance(module, nn.BatchNorm2d)]
     for norm in norms:

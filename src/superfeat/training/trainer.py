@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,22 +20,19 @@ from superfeat.training.inputs import Inputs, MapInputs, PhotoInputs, one_thread
 from superfeat.training.mining import as_tuples, draw_pool, hardest_negatives, needed_images
 from superfeat.training.objective import MEASURES, Describe, differentiate
 from superfeat.training.ranks import Ranks
-from superfeat.training.run import Position, RunFolder
-from superfeat.training.start import build_start, prepare_start
+from superfeat.training.run import (
+    CHECKPOINT_SECONDS,
+    Event,
+    Position,
+    RunFolder,
+    optimiser_state,
+    restore_optimiser,
+)
+from superfeat.training.start import prepare_start
 from superfeat.training.validation import Score, validate
 from superfeat.weights import Network, build_module
 
-CHECKPOINT_SECONDS = 300.0
 PAIRS, POOL, FLIPS = range(2, 5)  # what a random generator is for; 1 is the order of photos at the start
-
-
-class Event(NamedTuple):
-    """What a run is doing: `done` of `total`. Those that the log keeps carry their record in `facts`."""
-
-    stage: str  # start, maps, mining, step, epoch, validating, validation, stopped, end
-    done: int
-    total: int
-    facts: Mapping[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 class Trainer:
@@ -89,15 +86,8 @@ class Trainer:
         )
 
     def _restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Adam's moments, the epoch's tuples and totals."""
-        firsts, seconds = _below(tensors, "first/"), _below(tensors, "second/")
-        for name, parameter in self.parameters.items():
-            if name in firsts:
-                self.optimiser.state[parameter] = {
-                    "step": tensors["steps"].clone(),
-                    "exp_avg": firsts[name].to(self.device),
-                    "exp_avg_sq": seconds[name].to(self.device),
-                }
+        """The optimiser's memory, the epoch's tuples and totals."""
+        restore_optimiser(self.optimiser, self.parameters, tensors)
         self.tuples = tensors["tuples"].numpy() if "tuples" in tensors else None
         self.totals = tensors["totals"]
 
@@ -107,10 +97,7 @@ class Trainer:
         if not self.ranks.first:
             return
         tensors = {f"network/{name}": value for name, value in self.network.module.state_dict().items()}
-        for name, parameter in self.parameters.items():
-            if state := self.optimiser.state.get(parameter):
-                tensors |= {f"first/{name}": state["exp_avg"], f"second/{name}": state["exp_avg_sq"]}
-                tensors["steps"] = state["step"]
+        tensors |= optimiser_state(self.optimiser, self.parameters)
         if self.tuples is not None:
             tensors["tuples"] = torch.from_numpy(self.tuples)
         self.folder.save_checkpoint(self.position, {**tensors, "totals": self.totals})

@@ -1,0 +1,246 @@
+"""superfeat train, pretrain, draw: networks from photos."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from superfeat.cli.terminal import Progress, json_option, print_result, tree, workers_option
+from superfeat.config import DataConfig
+
+if TYPE_CHECKING:
+    from superfeat.config import Recipe
+    from superfeat.datasets.training_set import TrainingSet
+    from superfeat.training.data import Sources
+    from superfeat.training.run import Event
+
+PATH = click.Path(path_type=Path)
+Command = TypeVar("Command", bound=Callable[..., Any])
+DOING = {
+    "start": "learning the whitening from", "maps": "computing the trunk's maps of", "mining": "mining negatives among",
+    "validating": "validating with", "pretraining": "pretraining, step", "step": "step",
+}  # fmt: skip
+
+
+def run_options(command: Command) -> Command:
+    """What `train` and `pretrain` share."""
+    options = [
+        click.argument("recipe"),
+        click.option(
+            "--images", type=PATH, help="Folder of photos, one sub-folder per thing (drawn recipes draw their own)."
+        ),
+        click.option("--labels", type=PATH, help="CSV with the columns image and thing (or id and landmark_id)."),
+        click.option("--weights", help="Begin with this network or trunk; 'new' for none. [default: the recipe's]"),
+        click.option(
+            "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any setting, e.g. training.negatives=10."
+        ),
+        click.option("--output", "-o", required=True, type=PATH, help="Folder of the run."),
+        click.option("--resume", is_flag=True, help="Go on with the run in the folder."),
+        click.option("--skip-unreadable", is_flag=True, help="Leave out photos that cannot be read."),
+        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps."),
+        workers_option,
+        json_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@run_options
+@click.option(
+    "--pairs", type=PATH, help="CSV with the columns query and positive. [default: pairs.csv beside the photos]"
+)
+@click.option(
+    "--validation", type=PATH, help="Folder of other things, or a .json of queries. [default: things held out]"
+)
+@click.option("--validation-images", type=PATH, help="What the paths in the .json are below.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, how long and in how much memory, and stop.")
+def train(
+    recipe: str, images: Path | None, labels: Path | None, weights: str | None, assignments: tuple[str, ...],
+    output: Path, resume: bool, skip_unreadable: bool, device: str, workers: int | None, as_json: bool,
+    pairs: Path | None, validation: Path | None, validation_images: Path | None, dry_run: bool,
+) -> None:  # fmt: skip
+    """Train a network by RECIPE: a name (fire-folder, fire-sfm120k, how-sfm120k, drawn-mini) or a TOML file.
+
+    Ctrl-C saves; the same command with --resume goes on, and ends with the same weights as if nothing had happened.
+    """
+    from superfeat.extraction import default_workers, keep_memory
+    from superfeat.train import train as run_training
+    from superfeat.training.data import Sources, split_validation
+    from superfeat.training.plan import plan_training, require_room
+
+    keep_memory()
+    settings = _read_recipe(recipe, weights, assignments)
+    sources = Sources(images, labels, pairs, validation, validation_images)
+    whole, sources = _read_photos(settings, sources, output, skip_unreadable, workers or default_workers())
+    training_set, test = split_validation(settings, whole, sources)
+    if dry_run:
+        plan = plan_training(settings, training_set, test, output, workers or default_workers())
+        print_result(plan, as_json, tree)
+        return
+    require_room(settings, output)
+    _tell(training_set.notes)
+    with _ctrl_c() as stop:
+        events = run_training(
+            settings, training_set, output, validation=test, resume=resume, workers=workers, device=device, stop=stop
+        )
+        last = _follow(events, as_json)
+    print_result({"run": str(output), **last.facts, "epochs": last.done}, as_json, _train_report)
+
+
+@click.command()
+@run_options
+def pretrain(
+    recipe: str, images: Path | None, labels: Path | None, weights: str | None, assignments: tuple[str, ...],
+    output: Path, resume: bool, skip_unreadable: bool, device: str, workers: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Teach trunk and LIT to classify the photos of a folder, one sub-folder per class, as RECIPE's [pretraining] says.
+
+    RECIPE is fire-imagenet (the paper's), another name, or a TOML file. RUN/best is a network to train with.
+    """
+    from superfeat.extraction import default_workers, keep_memory
+    from superfeat.pretrain import pretrain as run_pretraining
+    from superfeat.training.data import Sources
+    from superfeat.training.plan import require_room
+
+    keep_memory()
+    settings = _read_recipe(recipe, weights, assignments)
+    training_set, _ = _read_photos(
+        settings, Sources(images, labels), output, skip_unreadable, workers or default_workers()
+    )
+    require_room(settings, output)
+    with _ctrl_c() as stop:
+        events = run_pretraining(
+            settings, training_set, output, resume=resume, workers=workers, device=device, stop=stop
+        )
+        last = _follow(events, as_json)
+    print_result({"run": str(output), "top1": last.facts["best"], "epochs": last.done}, as_json, _pretrain_report)
+
+
+@click.command()
+@click.option("--output", "-o", required=True, type=PATH, help="Folder for the pictures, one sub-folder per landmark.")
+@click.option("--things", type=click.IntRange(min=1), default=DataConfig().things, show_default=True, help="Landmarks.")
+@click.option(
+    "--views", type=click.IntRange(min=1), default=DataConfig().views, show_default=True, help="Views of each."
+)
+@click.option(
+    "--side", type=click.IntRange(min=16), default=DataConfig().side, show_default=True, help="Longest side in pixels."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@json_option
+def draw(output: Path, things: int, views: int, side: int, seed: int, as_json: bool) -> None:
+    """Draw landmarks that are nobody's: buildings in changing light, weather and view, to train and test with."""
+    from superfeat.datasets.drawn import draw_folder
+
+    progress = Progress("drawing", things * views)
+    for file in draw_folder(output, things=things, views=views, seed=seed, max_side=side):
+        progress.step(file.name)
+    progress.done()
+    result = {"images": str(output), "things": things, "views": views}
+    print_result(result, as_json, lambda made: [f"{made['images']}: {things} landmarks, {views} views of each"])
+
+
+def _read_recipe(recipe: str, weights: str | None, assignments: Iterable[str]) -> "Recipe":
+    from superfeat.recipes import read_recipe
+
+    return read_recipe(recipe, [*([f'weights="{weights}"'] if weights else []), *assignments])
+
+
+def _read_photos(
+    recipe: "Recipe", sources: "Sources", output: Path, skip_unreadable: bool, workers: int
+) -> "tuple[TrainingSet, Sources]":
+    """The photos, drawn if the recipe says so, each decoded once to see that it can be."""
+    import dataclasses
+
+    from superfeat.training.data import check_photos, draw, read_training_set, require_readable, without_photos
+
+    if recipe.data.kind == "drawn" and sources.images is None:
+        sources = dataclasses.replace(sources, images=output.with_name(f"{output.name}-drawn"))
+        assert sources.images is not None
+        progress = Progress("drawing landmark views:", recipe.data.things * recipe.data.views)
+        for done in draw(recipe.data, sources.images):
+            progress.at(done)
+        progress.done()
+    whole = read_training_set(recipe, sources)
+    progress = Progress("checking photos:", len(whole.photos))
+    bad = []
+    for found in check_photos(whole.photos, workers):
+        progress.step()
+        bad += [found] if found else []
+    progress.done()
+    if bad and skip_unreadable:
+        return without_photos(whole, {photo.name for photo in bad}), sources
+    require_readable(bad)
+    return whole, sources
+
+
+@contextlib.contextmanager
+def _ctrl_c() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C asks the run to save and stop after its step; the second stops at once."""
+    asked = False
+
+    def note(_number: int, _frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        click.echo("\nstopping after this step; Ctrl-C again stops at once", err=True)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _follow(events: "Iterable[Event]", as_json: bool) -> "Event":
+    """Shows how far a run is; lines of epochs and validations stay. Returns its last event."""
+    progress, stage, last = Progress("", None), "", None
+    for event in events:
+        last = event
+        if event.stage in DOING:
+            if event.stage != stage or event.done < progress.position:
+                progress.done()
+                progress, stage = Progress(DOING[event.stage], event.total), event.stage
+            loss = event.facts.get("loss")
+            progress.at(event.done, "" if loss is None else f"loss {loss:.4f}")
+        elif event.stage in ("epoch", "validation") and not as_json:
+            progress.done()
+            click.echo(_line(event), err=True)
+    progress.done()
+    if last is None or last.stage == "stopped":
+        raise KeyboardInterrupt
+    return last
+
+
+def _line(event: "Event") -> str:
+    facts = event.facts
+    if event.stage == "validation":
+        return f"epoch {event.done}: mAP {facts['map']:.2f} ({facts['queries']} queries, {facts['images']} images)"
+    if "top1" in facts:
+        return f"epoch {event.done} of {event.total}: top-1 {facts['top1']:.1f} %, top-5 {facts['top5']:.1f} %"
+    line = f"epoch {event.done} of {event.total}: loss {facts['loss']:.4f}"
+    if facts["matches"]:
+        line += f", {facts['matches']:.1f} matches, match ratio {facts['match_ratio']:.2f}"
+        line += f" ({facts['match_ratio_any_id']:.2f} without IDs), attention correlation {facts['correlation']:.3f}"
+    return line
+
+
+def _tell(notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
+def _train_report(result: Mapping[str, Any]) -> Iterable[str]:
+    best = "" if result["best"] is None else f", best mAP {result['best']:.2f}"
+    yield f"{result['run']}: {result['epochs']} epochs{best}"
+    yield f"  use it: superfeat index PHOTOS -o INDEX --weights {result['run']}/best"
+
+
+def _pretrain_report(result: Mapping[str, Any]) -> Iterable[str]:
+    yield f"{result['run']}: {result['epochs']} epochs, best top-1 {result['top1']:.1f} % on held-out photos"
+    yield f"  train with it: superfeat train fire-folder --images PHOTOS --weights {result['run']}/best -o RUN"

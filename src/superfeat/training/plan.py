@@ -1,0 +1,116 @@
+"""What a run would do, before it does it: counts, and time, memory and disk from one real tuple."""
+
+import dataclasses
+import resource
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from superfeat.config import Recipe
+from superfeat.datasets.retrieval_set import RetrievalSet
+from superfeat.datasets.training_set import TrainingSet
+from superfeat.errors import StoreError
+from superfeat.nets.training import for_training
+from superfeat.nets.whitening import Whitening
+from superfeat.training.inputs import PhotoInputs, one_thread
+from superfeat.training.objective import differentiate
+from superfeat.training.start import build_start, fit_recipe
+from superfeat.weights import Network
+
+FLOAT_BYTES = 4
+COPIES = 6  # parameters and two moments in the checkpoint, the best and the last network, and one being written
+
+
+def plan_training(
+    recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | None, run: Path, workers: int
+) -> dict[str, Any]:
+    """Counts, and what one tuple measured here makes of them. Changes nothing on disk."""
+    training_set.require_trainable(recipe.training.negatives)
+    recipe, given = fit_recipe(recipe)
+    config = recipe.training
+    queries = min(config.queries, training_set.query_count())
+    pool = min(config.pool, len(training_set.photos))
+    start = build_start(recipe, given)
+    trained = _trained(start, config.parts)
+    seconds, tuple_bytes = _measure(recipe, start, training_set)
+    mined = (queries + pool) * seconds / 3 / (2 + config.negatives)  # a forward pass is a third of a training pass
+    every = recipe.validation.every
+    return {
+        "images": len(training_set.photos),
+        "things": len(np.unique(training_set.things)),
+        "pairs": training_set.query_count(),
+        "notes": list(training_set.notes),
+        "start": start.provenance["start"],
+        "pretraining_epochs": recipe.pretraining.epochs if recipe.pretraining.first else 0,
+        "parameters_trained": trained,
+        "epochs": config.epochs,
+        "steps_per_epoch": -(-queries // config.tuples_per_step),
+        "tuples_per_epoch": queries,
+        "images_per_tuple": 2 + config.negatives,
+        "mining_pool": pool,
+        "validation": None if validation is None else {
+            "name": validation.name, "images": len(validation.photos), "queries": len(validation.queries),
+            "times": 0 if every == 0 else 1 + -(-config.epochs // every),
+        },
+        "seconds_per_tuple_and_core": round(seconds, 2),
+        "hours_without_validation": round(config.epochs * (queries * seconds + mined) / workers / 3600, 2),
+        "memory_gb": round((_peak_bytes() + (workers - 1) * tuple_bytes + 2 * 8 * trained) / 1e9, 1),
+        "disk_gb": round(needed_bytes(recipe) / 1e9, 2),
+        "ratio_test": recipe.losses.ratio_test,
+        "hinge": recipe.losses.hinge,
+    }  # fmt: skip
+
+
+def _trained(start: Network, parts: str) -> int:
+    module = start.module
+    module.trunk.requires_grad_(parts == "all")  # type: ignore[attr-defined]
+    return sum(value.numel() for value in module.parameters() if value.requires_grad)
+
+
+def _measure(recipe: Recipe, start: Network, training_set: TrainingSet) -> tuple[float, int]:
+    """CPU seconds and bytes of memory of one tuple of the first images, on one thread."""
+    one_thread()
+    module, config = start.module, recipe.training
+    raw = recipe.network.lit.dim if recipe.network.lit else module.trunk.channels
+    if module.whitening is None:
+        assert recipe.network.whitened_dim is not None
+        module.whitening = Whitening(raw, recipe.network.whitened_dim)
+        torch.nn.init.normal_(module.whitening.weight, std=raw**-0.5)
+    photos = PhotoInputs(training_set.photos, config.max_side, start.normalisation)
+    images = [photos(number % len(training_set.photos)) for number in range(2 + config.negatives)]
+    if config.parts == "lit":
+        with torch.inference_mode():
+            images = [module.trunk(image.unsqueeze(0))[0] for image in images]
+    describe = for_training(module, maps=config.parts == "lit", precision=config.precision)
+    parameters = [value for value in module.parameters() if value.requires_grad]
+    before, began = _peak_bytes(), time.process_time()
+    differentiate(describe, images, parameters, recipe.losses, config.recompute)
+    return time.process_time() - began, max(0, _peak_bytes() - before)
+
+
+def _peak_bytes() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def needed_bytes(recipe: Recipe) -> int:
+    """Room that a run's checkpoints and networks take at most."""
+    with torch.device("meta"):
+        start = build_start(dataclasses.replace(recipe, weights=None), None)
+    return COPIES * FLOAT_BYTES * sum(value.numel() for value in start.module.parameters())
+
+
+def require_room(recipe: Recipe, run: Path) -> None:
+    """StoreError before a run begins that could not save itself."""
+    folder = next(parent for parent in (run, *run.absolute().parents) if parent.exists())
+    free, needed = shutil.disk_usage(folder).free, needed_bytes(recipe)
+    if free < needed:
+        raise StoreError(
+            f"a run needs about {needed / 1e6:.0f} MB for its checkpoints, but {folder} has {free / 1e6:.0f} MB left; "
+            "free space or choose another disk"
+        )
