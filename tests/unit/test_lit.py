@@ -55,8 +55,10 @@ def test_folding_keys_and_values_changes_neither_outputs_nor_gradients() -> None
     many.square().sum().backward()
     torch.testing.assert_close(many, few)
     torch.testing.assert_close(many_maps.unflatten(2, (5, 2)).sum(dim=2), few_maps)
+    # The bias of norm_templates moves every logit of a place alike, so that its gradient is rounding alone.
+    rounding = 1e-6 * max(float(value.abs().max()) for value in expected.values() if value is not None)
     for name, value in lit.named_parameters():
-        torch.testing.assert_close(value.grad, expected[name], rtol=1e-4, atol=1e-5, msg=name)
+        torch.testing.assert_close(value.grad, expected[name], rtol=1e-4, atol=rounding, msg=name)
 
 
 def test_templates_may_be_frozen() -> None:

@@ -1,20 +1,74 @@
-"""Networks as they are trained: batch-norm statistics frozen, whitening frozen, whatever is cheap done cheaply."""
+"""Networks as they are trained: batch-norm statistics and whitening stay as they are.
+
+With fixed statistics a batch-norm is a factor and a shift per channel. They go into the weights of the convolution
+before it, inside the graph, so that the gradients are the same and the maps are passed over once less each way.
+"""
 
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from superfeat.nets.fire import Fire
 from superfeat.nets.how import How
 from superfeat.nets.local import Local
+from superfeat.nets.trunk import BasicBlock, Bottleneck, ResNet
 
 
 def for_training(network: Fire | How, *, maps: bool = False, precision: str = "float32") -> Callable[[Tensor], Local]:
-    """The network as a function of a batch of images, or of the trunk's maps of them."""
+    """The network as a function of a batch of images, or of the trunk's maps of them, with a graph for gradients."""
+    trunk = network.trunk
 
     def describe(x: Tensor) -> Local:
         with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
-            return network.describe(x) if maps else network(x)
+            if maps:
+                return network.describe(x)
+            folded = type(trunk) is ResNet and x.device.type == "cpu"
+            return network.describe(run_folded(trunk, x) if folded else trunk(x))  # type: ignore[arg-type]
 
     return describe
+
+
+def run_folded(trunk: ResNet, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
+    """The trunk with its batch-norms folded, channels last."""
+    x = trunk.maxpool(_convolve(trunk.conv1, trunk.bn1, images.contiguous(memory_format=torch.channels_last)))
+    for block in trunk.blocks():
+        x = _run_block(block, x)
+    return x
+
+
+def _run_block(
+    block: BasicBlock | Bottleneck, x: Float[Tensor, "batch inputs height width"]
+) -> Float[Tensor, "batch outputs h w"]:
+    shortcut = x
+    if block.downsample is not None:
+        shortcut = _convolve(*block.downsample, x, relu=False)  # type: ignore[misc]
+    y = _convolve(block.conv1, block.bn1, x)
+    if isinstance(block, BasicBlock):
+        return _convolve(block.conv2, block.bn2, y, shortcut)
+    return _convolve(block.conv3, block.bn3, _convolve(block.conv2, block.bn2, y), shortcut)
+
+
+def _convolve(
+    conv: nn.Conv2d,
+    norm: nn.BatchNorm2d,
+    x: Float[Tensor, "batch inputs height width"],
+    shortcut: Float[Tensor, "batch outputs h w"] | None = None,
+    relu: bool = True,
+) -> Float[Tensor, "batch outputs h w"]:
+    """relu(norm(conv(x)) + shortcut) with one convolution. A 1x1 is a product of two matrices."""
+    assert norm.running_var is not None
+    assert norm.running_mean is not None
+    gain = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    bias = norm.bias - norm.running_mean * gain
+    weight = conv.weight * gain[:, None, None, None]
+    if conv.kernel_size == (1, 1):
+        strided = x[:, :, :: conv.stride[0], :: conv.stride[1]]
+        y = nn.functional.linear(strided.movedim(1, -1), weight.flatten(1), bias)
+    else:
+        weight = weight.contiguous(memory_format=torch.channels_last)
+        y = nn.functional.conv2d(x, weight, bias, conv.stride, conv.padding).movedim(1, -1)  # type: ignore[arg-type]
+    if shortcut is not None:
+        y = y + shortcut.movedim(1, -1)
+    return (y.relu() if relu else y).movedim(-1, 1)
