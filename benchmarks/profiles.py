@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import superfeat
+from superfeat.metrics import average_precision
 
 SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
 FAST = superfeat.ExtractConfig.profile("fast").scales
@@ -149,17 +150,6 @@ def mean_average_precision(
         junk = {*query.get("junk", []), *([query["self"]] if "self" in query else [])}
         precisions.append(average_precision(ranked, set(query["pos"]), junk))
     return float(np.mean(precisions))
-
-
-def average_precision(ranked: np.ndarray, positives: set[int], junk: set[int]) -> float:
-    """The Oxford benchmark's trapezoid rule, junk taken out of the ranking first."""
-    clean = [image for image in ranked.tolist() if image not in junk]
-    ranks = [rank for rank, image in enumerate(clean) if image in positives]
-    total = 0.0
-    for found, rank in enumerate(ranks):
-        before = found / rank if rank > 0 else 1.0
-        total += (before + (found + 1) / (rank + 1)) / 2
-    return total / len(positives)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Training: CPU-seconds per tuple of 7 images, ours against a plain loop written from METHOD.md, equal gradients.
 
-The plain loop (benchmarks/plain.py and `plain_loss` below) takes one image at a time through eager torch calls. ResNet-50
-without its last block, 256 templates, 6 rounds; one thread; each of the two in a process of its own, taking turns.
+The plain loop (benchmarks/plain.py and `plain_loss` below) takes one image at a time through eager torch calls.
+ResNet-50 without its last block, 256 templates, 6 rounds; one thread; each of the two in a process of its own, taking
+turns.
 
     python benchmarks/train.py --rounds 5 --json benchmarks/results/train.json
 """
@@ -70,12 +71,13 @@ def plain_loss(features: list[Tensor], maps: list[Tensor]) -> Tensor:
 class Tuple:
     """Seven images of one size: the same scene, more and more disturbed, so that some pairs are eligible."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, dtype: torch.dtype = torch.float32) -> None:
         self.network = seeded_network()
+        self.network.module.to(dtype)
         generator = torch.Generator().manual_seed(1)
         scene = torch.randn(1, 3, size * 3 // 4, size, generator=generator)
         noise = torch.randn(IMAGES, *scene.shape[1:], generator=generator)
-        self.images = scene + torch.linspace(0, 1.5, IMAGES)[:, None, None, None] * noise
+        self.images = (scene + torch.linspace(0, 1.5, IMAGES)[:, None, None, None] * noise).to(dtype)
         self.named = {name: value for name, value in self.network.module.named_parameters() if value.requires_grad}
 
     def gradient(self) -> list[Tensor]:
@@ -99,8 +101,8 @@ class Plain(Tuple):
 class Ours(Tuple):
     """superfeat's tuple, as its command line runs it."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
+    def __init__(self, size: int, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(size, dtype)
         keep_memory()
         self.describe = for_training(self.network.module)
 
@@ -115,8 +117,8 @@ def serve(kind: type[Tuple], size: int, pipe: Connection) -> None:
     runner = kind(size)
     a, b = torch.randn(GEMM, GEMM), torch.randn(GEMM, GEMM)
     while (question := pipe.recv()) != "end":
-        if question == "gradient":
-            pipe.send([part.numpy() for part in runner.gradient()])
+        if question == "gradient":  # in float64: rounding alone must not decide
+            pipe.send([part.numpy() for part in kind(size, torch.float64).gradient()])
         else:
             pipe.send(cpu_seconds(lambda: a @ b, 3) if question == "gemm" else cpu_seconds(runner.gradient))
 

@@ -32,7 +32,7 @@ def for_training(network: Fire | How, *, maps: bool = False, precision: str = "f
 
 def run_folded(trunk: ResNet, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
     """The trunk with its batch-norms folded, channels last."""
-    x = trunk.maxpool(_convolve(trunk.conv1, trunk.bn1, images.contiguous(memory_format=torch.channels_last)))
+    x: Tensor = trunk.maxpool(_convolve(trunk.conv1, trunk.bn1, images.contiguous(memory_format=torch.channels_last)))
     for block in trunk.blocks():
         x = _run_block(block, x)
     return x
@@ -43,7 +43,8 @@ def _run_block(
 ) -> Float[Tensor, "batch outputs h w"]:
     shortcut = x
     if block.downsample is not None:
-        shortcut = _convolve(*block.downsample, x, relu=False)  # type: ignore[misc]
+        conv, norm = block.downsample
+        shortcut = _convolve(conv, norm, x, relu=False)  # type: ignore[arg-type]
     y = _convolve(block.conv1, block.bn1, x)
     if isinstance(block, BasicBlock):
         return _convolve(block.conv2, block.bn2, y, shortcut)
@@ -68,7 +69,7 @@ def _convolve(
         y = nn.functional.linear(strided.movedim(1, -1), weight.flatten(1), bias)
     else:
         weight = weight.contiguous(memory_format=torch.channels_last)
-        y = nn.functional.conv2d(x, weight, bias, conv.stride, conv.padding).movedim(1, -1)  # type: ignore[arg-type]
+        y = nn.functional.conv2d(x, weight, bias, conv.stride, conv.padding).movedim(1, -1)
     if shortcut is not None:
         y = y + shortcut.movedim(1, -1)
     return (y.relu() if relu else y).movedim(-1, 1)

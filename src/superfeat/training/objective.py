@@ -107,7 +107,8 @@ def _superfeature_part(
     images: Sequence[Local], config: LossConfig, measures: dict[str, float]
 ) -> tuple[Float[Tensor, ""], Float64[Tensor, "ids"]]:
     """The super-feature loss; notes matches with the positive and with the negatives, with and without the ID rule."""
-    query, positive, *negatives = [local.vectors[0].float() for local in images]
+    kind = torch.promote_types(images[0].vectors.dtype, torch.float32)  # half precision ends with the network
+    query, positive, *negatives = [local.vectors[0].to(kind) for local in images]
     rules = {"ratio_test": config.ratio_test, "ratio": config.ratio, "reciprocal": config.reciprocal}
     chosen = match(distances_between(positive, query), **rules, same_id=config.same_id)  # type: ignore[arg-type]
     for number, other in enumerate([positive, *negatives]):
