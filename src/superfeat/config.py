@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import sys
 import types
 import typing
@@ -366,6 +367,8 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         return tuple(_coerce(item, args[0], where) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if hint is float and isinstance(value, float):
+        _require(not math.isinf(value), where, value, "a finite number")
     if dataclasses.is_dataclass(hint):
         raise ConfigError(f"setting '{where}' is a group of settings; name one of its parts, for example '{where}.…'")
     _require(type(value) is hint, where, value, f"a value of type {hint.__name__}")

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from superfeat.errors import DatasetError, ImageError
+from superfeat.errors import DatasetError, ImageError, StoreError
 from superfeat.images import Photo, normalise, read_image
 from superfeat.nets.trunk import Normalisation
-from superfeat.store import explained, read_json, sync_folder, write_json
+from superfeat.store import explained, read_json, sync, sync_folder, write_json
 from superfeat.threads import in_order
 
 
@@ -47,8 +47,13 @@ class MapInputs:
         manifest = read_json(folder / "manifest.json")
         self.sizes = np.asarray(manifest["sizes"], np.int64).reshape(-1, 3)
         self.ends = np.cumsum(self.sizes.prod(axis=1))
+        values = folder / "values.bin"
         with explained(folder, "read"):
-            self.values = np.asarray(np.memmap(folder / "values.bin", np.float16, "r"))
+            if values.stat().st_size != 2 * self.sizes.prod(axis=1).sum():
+                raise StoreError(
+                    f"{values} is damaged: it is not as long as {folder} says; remove the folder and go on"
+                )
+            self.values = np.asarray(np.memmap(values, np.float16, "r"))
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -87,6 +92,7 @@ def store_maps(
                 file.write(values.tobytes())
                 sizes.append(values.shape)
                 yield len(sizes)
+            sync(file)
         write_json(folder / "manifest.json", {"facts": facts, "sizes": sizes})
         sync_folder(folder)
 

@@ -20,8 +20,10 @@ def hardest_negatives(
     """For each query the `count` nearest of the pool (by numbers into it), nearest first: never of the query's own
     thing, and at most one of each other thing. Equally near ones in the order of the pool."""
     chosen = np.empty((len(queries), count), np.int64)
+    wide = pool.T.astype(np.float64)
     for begin in range(0, len(queries), BLOCK):
-        similarity = queries[begin : begin + BLOCK] @ pool.T
+        # In float64, then rounded: equal images are equally near, whatever order a product is summed in.
+        similarity = (queries[begin : begin + BLOCK].astype(np.float64) @ wide).astype(np.float32)
         for row, order in enumerate(np.argsort(-similarity, axis=1, kind="stable"), begin):
             chosen[row] = _one_per_thing(order, pool_things[order], query_things[row], count)
     return chosen

@@ -82,6 +82,12 @@ def _assemble(local: Local, parts: Sequence[Tensor]) -> Local:
     return Local(parts[0], parts[1], local.grid, parts[2] if len(parts) > 2 else None)
 
 
+def _in_full(local: Local) -> Local:
+    """Half precision ends with the network: losses are sums of small differences."""
+    kind = torch.promote_types(local.vectors.dtype, torch.float32)
+    return local._replace(vectors=local.vectors.to(kind), strengths=local.strengths.to(kind))
+
+
 def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tensor, ""], Float64[Tensor, "measures"]]:
     """The weighted sum of the losses of one tuple (query, positive, negatives), and what to watch of it."""
     measures = dict.fromkeys(MEASURES, 0.0)
@@ -93,7 +99,7 @@ def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tenso
         parts["decorrelation"] = config.decorrelation * correlations.sum()
         measures["correlation"] = correlations.mean().item()
     if config.pooled:
-        vectors = torch.cat([pool([local]) for local in images])
+        vectors = torch.cat([pool([_in_full(local)]) for local in images])
         parts["pooled"] = global_loss(
             vectors[0], vectors[1], vectors[2:],
             margin=config.pooled_margin, weight=config.pooled, hinge=config.hinge,
@@ -107,8 +113,7 @@ def _superfeature_part(
     images: Sequence[Local], config: LossConfig, measures: dict[str, float]
 ) -> tuple[Float[Tensor, ""], Float64[Tensor, "ids"]]:
     """The super-feature loss; notes matches with the positive and with the negatives, with and without the ID rule."""
-    kind = torch.promote_types(images[0].vectors.dtype, torch.float32)  # half precision ends with the network
-    query, positive, *negatives = [local.vectors[0].to(kind) for local in images]
+    query, positive, *negatives = [_in_full(local).vectors[0] for local in images]
     rules = {"ratio_test": config.ratio_test, "ratio": config.ratio, "reciprocal": config.reciprocal}
     chosen = match(distances_between(positive, query), **rules, same_id=config.same_id)  # type: ignore[arg-type]
     for number, other in enumerate([positive, *negatives]):
