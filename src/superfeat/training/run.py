@@ -66,7 +66,11 @@ class RunFolder:
         self._open(facts, resume)
         with writer_lock(self.path):
             ranks.wait()
-            yield
+            try:
+                yield
+            finally:
+                if self._tensorboard:
+                    self._tensorboard.close()
 
     def _open(self, facts: Mapping[str, Any], resume: bool) -> None:
         facts = as_json({"format": FORMAT, "version": VERSION, **facts})
