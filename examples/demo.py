@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
     picture = folder / "demo.png"
     draw_report(store, rankings, photos, picture)
     print(f"\n{right} of {len(store)} photos have another view of the same landmark as their best match.")
-    print(f"Look at {picture}: each row is a photo, where its strongest features look, and its best matches.", flush=True)
+    print(f"Look at {picture}: each row is a photo, where its strongest features look, its best matches.", flush=True)
     trained = folder / "trained"
     run(f"superfeat train drawn-mini -o {quote(trained)} {SHORT}" + (" --resume" if trained.exists() else ""))
 
