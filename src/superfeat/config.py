@@ -239,6 +239,7 @@ class PretrainConfig:
     first: bool = False  # whether `train` begins with it, on the same photos
     epochs: int = 80
     batch: int = 256
+    chunk: int = 32  # images that share batch-norm statistics and a thread; the gradient is the whole batch's
     learning_rate: float = 0.01
     step_epochs: int = 20  # the learning rate is divided by 10 every so many epochs
     optimiser: Literal["sgd", "adam"] = "sgd"
@@ -255,7 +256,7 @@ class PretrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = {"epochs": 1, "batch": 2, "step_epochs": 1, "hidden": 1, "side": 32, "crops": 1, "seed": 0}
+        least = {"epochs": 1, "batch": 2, "chunk": 2, "step_epochs": 1, "hidden": 1, "side": 32, "crops": 1, "seed": 0}
         for name, value in least.items():
             _require(getattr(self, name) >= value, f"pretraining.{name}", getattr(self, name), f"{value} or more")
         _require(self.learning_rate > 0, "pretraining.learning_rate", self.learning_rate, "above 0")
@@ -286,6 +287,7 @@ class Recipe:
                     "losses.pooled to 1"
                 )
             _require(self.training.parts == "all", "training.parts", self.training.parts, "'all' for HOW")
+            _require(not self.pretraining.first, "pretraining.first", True, "false for HOW, which has no LIT")
         if self.network.whitened_dim is None:
             raise ConfigError("training needs a whitening: give network.whitened_dim, for example 128")
 

@@ -141,7 +141,8 @@ def _require_one(done: int, reasons: list[Skipped]) -> None:
         raise ImageError(f"none of the {len(reasons)} photos could be read (the first is {first})")
 
 
-def _require_device(device: str) -> None:
+def require_device(device: str) -> None:
+    """SuperfeatError if torch cannot work there."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
@@ -153,7 +154,7 @@ def _run(
     network: Network, photos: Iterable[Photo], config: ExtractConfig, workers: int | None, device: str
 ) -> Iterator[Features | Skipped]:
     """The pipeline: decoding runs ahead of the network, the network's tasks ahead of the selection."""
-    _require_device(device)
+    require_device(device)
     module = network.fast if device == "cpu" else network.module.eval().to(device)
     workers = 1 if device != "cpu" else workers or default_workers()
     threads = torch.get_num_threads()

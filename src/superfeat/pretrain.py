@@ -4,8 +4,10 @@ Nobody has released this step. The paper names the head's layers but not what go
 image's super-features.
 """
 
+import copy
 import dataclasses
 import math
+import queue
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,13 +23,13 @@ from torch.nn import functional as F
 from superfeat.config import Recipe, as_dict
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError, ImageError
-from superfeat.extraction import default_workers
+from superfeat.extraction import default_workers, require_device
 from superfeat.images import Photo, normalise, read_image
 from superfeat.losses import attention_correlation
 from superfeat.nets.fire import Fire
 from superfeat.nets.trunk import Normalisation
 from superfeat.threads import in_order
-from superfeat.training.inputs import MapInputs, store_maps
+from superfeat.training.inputs import MapInputs, one_thread, store_maps, torch_threads
 from superfeat.training.ranks import Ranks
 from superfeat.training.run import (
     CHECKPOINT_SECONDS,
@@ -46,14 +48,19 @@ READ_SIDE = 2.0  # photos are decoded at this multiple of the crop's side
 ORDER, CROPS, DROPOUT, HELD = range(10, 14)  # what a random generator is for
 
 
-class Head(nn.Sequential):
-    """Linear, batch-norm, leaky ReLU, dropout, linear (Appendix)."""
+class Head(nn.Module):
+    """Linear, batch-norm, leaky ReLU, dropout, linear (Appendix). Dropout's mask is given: it can be repeated."""
 
-    def __init__(self, dim: int, hidden: int, classes: int, dropout: float) -> None:
-        super().__init__(
-            nn.Linear(dim, hidden), nn.BatchNorm1d(hidden), nn.LeakyReLU(LEAKY_SLOPE),
-            nn.Dropout(dropout), nn.Linear(hidden, classes),
-        )  # fmt: skip
+    def __init__(self, dim: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.hidden, self.norm, self.output = nn.Linear(dim, hidden), nn.BatchNorm1d(hidden), nn.Linear(hidden, classes)
+
+    def forward(
+        self, x: Float[Tensor, "batch dim"], mask: Float[Tensor, "batch hidden"] | None = None
+    ) -> Float[Tensor, "batch classes"]:
+        inside = F.leaky_relu(self.norm(self.hidden(x)), LEAKY_SLOPE)
+        scores: Tensor = self.output(inside if mask is None else inside * mask)
+        return scores
 
 
 class Classifier(nn.Module):
@@ -63,11 +70,23 @@ class Classifier(nn.Module):
         super().__init__()
         self.network, self.head, self.frozen = network, head, frozen
 
-    def forward(self, x: Tensor) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, " batch"]]:
+    def forward(
+        self, x: Tensor, mask: Float[Tensor, "batch hidden"] | None = None
+    ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, " batch"]]:
         """Class scores, and the mean correlation of each image's attention maps."""
         local = self.network.describe(x) if self.frozen else self.network(x)
         assert local.maps is not None
-        return self.head(local.vectors.mean(dim=1)), attention_correlation(local.maps)
+        return self.head(local.vectors.mean(dim=1), mask), attention_correlation(local.maps)
+
+    def replica(self) -> "Classifier":
+        """The same parameters with statistics of its own, for a thread of its own."""
+        twin = copy.deepcopy(self)
+        for own, original in zip(twin.modules(), self.modules(), strict=True):
+            own._parameters = original._parameters
+        twin.train()
+        if self.frozen:
+            twin.network.trunk.eval()  # type: ignore[attr-defined]
+        return twin
 
 
 class Crops:
@@ -141,6 +160,7 @@ def pretrain(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
 ) -> Iterator[Event]:
     """Trains into the folder `run`; its `best` and `last` are networks without a whitening, to begin training with."""
+    require_device(device)
     recipe, given = fit_recipe(recipe)
     if recipe.network.lit is None:
         raise DatasetError("HOW has no LIT to pretrain; choose a recipe of FIRe")
@@ -150,12 +170,14 @@ def pretrain(
         "pretraining": as_dict(recipe.pretraining),
         "network": as_dict(recipe.network),
         "weights": None if given is None else given.digest,
+        "training_set": training_set.digest(),
         "images": len(training_set.photos),
         "classes": len(np.unique(training_set.things)),
     }
     folder = RunFolder(Path(run))
-    with folder.writing(facts, resume, Ranks()):
-        trainer = Pretrainer(recipe, training_set, given, folder, workers or default_workers(), device)
+    workers = workers or default_workers()
+    with folder.writing(facts, resume, Ranks()), torch_threads(1):
+        trainer = Pretrainer(recipe, training_set, given, folder, workers, device)
         trainer.stop, trainer.checkpoint_seconds = stop, checkpoint_seconds
         yield from trainer.run()
 
@@ -178,7 +200,9 @@ class Pretrainer:
         self.crops = Crops(training_set.photos, self.config.side, self.config.smallest_crop, self.start.normalisation)
         self._build()
         self.position = Position()
-        if (before := folder.load_checkpoint()) is not None:
+        before = folder.load_checkpoint()
+        folder.cut_log(0 if before is None else before[0].log_bytes)
+        if before is not None:
             self.position, tensors = before
             self._restore(tensors)
 
@@ -190,10 +214,12 @@ class Pretrainer:
         assert self.recipe.network.lit is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
-            head = Head(
-                self.recipe.network.lit.dim, self.config.hidden, int(self.classes.max()) + 1, self.config.dropout
-            )
+            head = Head(self.recipe.network.lit.dim, self.config.hidden, int(self.classes.max()) + 1)
         self.model = Classifier(module, head, self.frozen).to(self.device)
+        self.threads = self.workers if self.device == "cpu" else 1
+        self.twins: queue.SimpleQueue[Classifier] = queue.SimpleQueue()
+        for _ in range(self.threads):
+            self.twins.put(self.model.replica())
         named = [(name, value) for name, value in self.model.named_parameters() if value.requires_grad]
         self.parameters = dict(named)
         values, config = list(self.parameters.values()), self.config
@@ -263,7 +289,7 @@ class Pretrainer:
             crop = int(random.integers(self.config.crops))
             return self.maps(crop * len(self.split.train) + number, bool(random.random() < 0.5))
 
-        return torch.stack(list(in_order(read, numbers.tolist(), self.workers))).to(self.device)
+        return torch.stack([read(number) for number in numbers.tolist()]).to(self.device)
 
     def _epoch(self) -> Iterator[Event]:
         config, epoch = self.config, self.position.epoch
@@ -282,24 +308,55 @@ class Pretrainer:
             yield Event("step", self.position.step, steps, record)
 
     def _step(self, chosen: Int64[np.ndarray, "batch"]) -> dict[str, float]:
-        self.model.train()
-        if self.frozen:
-            self.model.network.trunk.eval()  # type: ignore[attr-defined]
+        """One step: the batch in chunks, each one task on one thread, so that the result depends on no number of them.
+
+        A chunk is normalised by its own statistics, as on several GPUs; the running ones take the mean over the chunks.
+        """
+        chunks = np.array_split(chosen, max(1, len(chosen) // self.config.chunk))
+        parameters = list(self.parameters.values())
+        total = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in parameters]
+        statistics: list[list[Tensor]] = []
+        measures = torch.zeros(3, dtype=torch.float64)
+
+        def work(number: int) -> tuple[tuple[Tensor, ...], Tensor, list[Tensor]]:
+            twin = self.twins.get()
+            for own, now in zip(twin.buffers(), self.model.buffers(), strict=True):
+                own.copy_(now)
+            result = (
+                *self._differentiate(twin, chunks[number], number, len(chosen)),
+                [own.clone() for own in twin.buffers()],
+            )
+            self.twins.put(twin)
+            return result
+
+        for gradient, found, buffers in in_order(work, range(len(chunks)), self.threads, one_thread):
+            for sum_, part in zip(total, gradient, strict=True):
+                sum_ += part
+            statistics.append(buffers)
+            measures += found
+        for buffer, *values in zip(self.model.buffers(), *statistics, strict=True):
+            buffer.copy_(torch.stack(values).double().mean(dim=0))
+        for parameter, gradient_ in zip(parameters, total, strict=True):
+            parameter.grad = gradient_.to(parameter.dtype)
+        self.optimiser.step()
+        return dict(
+            zip(("loss", "accuracy", "correlation"), (round(value, 6) for value in measures.tolist()), strict=True)
+        )
+
+    def _differentiate(
+        self, model: Classifier, chosen: Int64[np.ndarray, "chunk"], number: int, batch: int
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """The gradient of one chunk's part of the loss, and its part of loss, accuracy and correlation."""
         x = self._inputs(chosen, self.position.epoch)
         wanted = torch.from_numpy(self.classes[self.split.train[chosen]]).to(self.device)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_seed(self.config.seed, DROPOUT, self.position.steps))
-            scores, correlation = self.model(x)
-        loss = F.cross_entropy(scores, wanted) + self.config.decorrelation * correlation.mean()
-        self.optimiser.zero_grad()
-        loss.backward()
-        self.optimiser.step()
-        right = (scores.argmax(dim=1) == wanted).float().mean()
-        return {
-            "loss": round(loss.item(), 6),
-            "accuracy": round(right.item(), 4),
-            "correlation": round(correlation.mean().item(), 6),
-        }
+        random = torch.Generator().manual_seed(_seed(self.config.seed, DROPOUT, self.position.steps, number))
+        kept = torch.rand(len(chosen), self.config.hidden, generator=random) >= self.config.dropout
+        scores, correlation = model(x, (kept / (1 - self.config.dropout)).to(self.device))
+        loss = F.cross_entropy(scores, wanted, reduction="sum") / batch
+        loss = loss + self.config.decorrelation * correlation.sum() / batch
+        right = (scores.argmax(dim=1) == wanted).sum() / batch
+        measures = torch.tensor([loss.item(), right.item(), correlation.sum().item() / batch], dtype=torch.float64)
+        return torch.autograd.grad(loss, list(self.parameters.values())), measures
 
     def _end_epoch(self) -> Event:
         facts = self._accuracy()
@@ -319,8 +376,8 @@ class Pretrainer:
         """Top-1 and top-5 in percent on the held-out images (of the training images, if none are held out: 0)."""
         self.model.eval()
         top = np.zeros(2)
-        for begin in range(0, len(self.split.test), self.config.batch):
-            chosen = np.arange(begin, min(begin + self.config.batch, len(self.split.test)))
+        for begin in range(0, len(self.split.test), self.config.chunk):
+            chosen = np.arange(begin, min(begin + self.config.chunk, len(self.split.test)))
             scores, _ = self.model(self._inputs(chosen, None))
             wanted = torch.from_numpy(self.classes[self.split.test[chosen]]).to(self.device)
             best = scores.topk(min(5, scores.shape[1]), dim=1).indices == wanted.unsqueeze(1)

@@ -4,21 +4,16 @@ Everything random follows from the seed, the epoch and the tuple, and each tuple
 the number of workers, nor that of processes, nor an interruption changes what is learned (on a CPU).
 """
 
-import contextlib
-import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from superfeat.config import Recipe, as_dict
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
-from superfeat.extraction import default_workers
+from superfeat.extraction import default_workers, require_device
 from superfeat.pretrain import pretrain
-from superfeat.training.inputs import one_thread
+from superfeat.training.inputs import torch_threads
 from superfeat.training.ranks import join_ranks
 from superfeat.training.run import CHECKPOINT_SECONDS, Event, RunFolder
 from superfeat.training.start import fit_recipe
@@ -44,8 +39,9 @@ def train(
     torchrun all processes train one network.
     """
     training_set.require_trainable(recipe.training.negatives)
+    require_device(device)
     recipe, given = fit_recipe(recipe)
-    with join_ranks() as ranks, _one_thread():
+    with join_ranks() as ranks, torch_threads(1):
         folder = RunFolder(Path(run))
         with folder.writing(_facts(recipe, training_set, validation, given), resume, ranks):
             if recipe.pretraining.first and not folder.checkpoint_file.exists():
@@ -65,30 +61,15 @@ def train(
             yield from trainer.run()
 
 
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch's own threads rest while ours work."""
-    before = torch.get_num_threads()
-    one_thread()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def _facts(
     recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | None, given: Network | None
 ) -> dict[str, Any]:
     """What a run must agree on to be resumed."""
-    names = hashlib.sha256("\n".join(photo.name for photo in training_set.photos).encode("utf-8", "surrogatepass"))
-    names.update(np.ascontiguousarray(training_set.things).tobytes())
-    if training_set.pairs is not None:
-        names.update(np.ascontiguousarray(training_set.pairs).tobytes())
     tested = None if validation is None else [validation.name, len(validation.photos), len(validation.queries)]
     return {
         "recipe": as_dict(recipe),
         "weights": None if given is None else given.digest,
         "images": len(training_set.photos),
-        "training_set": names.hexdigest(),
+        "training_set": training_set.digest(),
         "validation": tested,
     }

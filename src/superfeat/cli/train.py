@@ -1,8 +1,11 @@
 """superfeat train, pretrain, draw: networks from photos."""
 
 import contextlib
+import dataclasses
+import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +17,7 @@ from superfeat.config import DataConfig
 if TYPE_CHECKING:
     from superfeat.config import Recipe
     from superfeat.datasets.training_set import TrainingSet
+    from superfeat.images import Photo, Skipped
     from superfeat.training.data import Sources
     from superfeat.training.run import Event
 
@@ -70,18 +74,21 @@ def train(
     """
     from superfeat.extraction import default_workers, keep_memory
     from superfeat.train import train as run_training
-    from superfeat.training.data import Sources, split_validation
+    from superfeat.training.data import Sources, require_readable, split_validation
     from superfeat.training.plan import plan_training, require_room
 
     keep_memory()
     settings = _read_recipe(recipe, weights, assignments)
     sources = Sources(images, labels, pairs, validation, validation_images)
-    whole, sources = _read_photos(settings, sources, output, skip_unreadable, workers or default_workers())
-    training_set, test = split_validation(settings, whole, sources)
-    if dry_run:
-        plan = plan_training(settings, training_set, test, output, workers or default_workers())
-        print_result(plan, as_json, tree)
-        return
+    threads = workers or default_workers()
+    with tempfile.TemporaryDirectory() if dry_run else contextlib.nullcontext(f"{output}-drawn") as drawn:
+        whole, sources = _read_photos(settings, sources, Path(drawn), skip_unreadable, threads)
+        training_set, test = split_validation(settings, whole, sources)
+        if test is not None and sources.validation is not None:
+            require_readable(_unreadable(test.photos, threads))
+        if dry_run:
+            print_result(plan_training(settings, training_set, test, threads), as_json, tree)
+            return
     require_room(settings, output)
     _tell(training_set.notes)
     with _ctrl_c() as stop:
@@ -89,7 +96,8 @@ def train(
             settings, training_set, output, validation=test, resume=resume, workers=workers, device=device, stop=stop
         )
         last = _follow(events, as_json)
-    print_result({"run": str(output), **last.facts, "epochs": last.done}, as_json, _train_report)
+    if _first_rank():
+        print_result({"run": str(output), **last.facts, "epochs": last.done}, as_json, _train_report)
 
 
 @click.command()
@@ -109,8 +117,9 @@ def pretrain(
 
     keep_memory()
     settings = _read_recipe(recipe, weights, assignments)
+    drawn = Path(f"{output}-drawn")
     training_set, _ = _read_photos(
-        settings, Sources(images, labels), output, skip_unreadable, workers or default_workers()
+        settings, Sources(images, labels), drawn, skip_unreadable, workers or default_workers()
     )
     require_room(settings, output)
     with _ctrl_c() as stop:
@@ -147,35 +156,44 @@ def draw(output: Path, things: int, views: int, side: int, seed: int, as_json: b
 def _read_recipe(recipe: str, weights: str | None, assignments: Iterable[str]) -> "Recipe":
     from superfeat.recipes import read_recipe
 
-    return read_recipe(recipe, [*([f'weights="{weights}"'] if weights else []), *assignments])
+    return read_recipe(recipe, assignments, weights)
 
 
 def _read_photos(
-    recipe: "Recipe", sources: "Sources", output: Path, skip_unreadable: bool, workers: int
+    recipe: "Recipe", sources: "Sources", drawn: Path, skip_unreadable: bool, workers: int
 ) -> "tuple[TrainingSet, Sources]":
-    """The photos, drawn if the recipe says so, each decoded once to see that it can be."""
-    import dataclasses
-
-    from superfeat.training.data import check_photos, draw, read_training_set, require_readable, without_photos
+    """The photos, drawn into a folder if the recipe says so, each decoded once to see that it can be."""
+    from superfeat.training.data import draw, read_training_set, require_readable, without_photos
 
     if recipe.data.kind == "drawn" and sources.images is None:
-        sources = dataclasses.replace(sources, images=output.with_name(f"{output.name}-drawn"))
-        assert sources.images is not None
+        sources = dataclasses.replace(sources, images=drawn)
         progress = Progress("drawing landmark views:", recipe.data.things * recipe.data.views)
-        for done in draw(recipe.data, sources.images):
+        for done in draw(recipe.data, drawn):
             progress.at(done)
         progress.done()
     whole = read_training_set(recipe, sources)
-    progress = Progress("checking photos:", len(whole.photos))
-    bad = []
-    for found in check_photos(whole.photos, workers):
-        progress.step()
-        bad += [found] if found else []
-    progress.done()
+    bad = _unreadable(whole.photos, workers)
     if bad and skip_unreadable:
         return without_photos(whole, {photo.name for photo in bad}), sources
     require_readable(bad)
     return whole, sources
+
+
+def _unreadable(photos: "Sequence[Photo]", workers: int) -> "list[Skipped]":
+    from superfeat.training.data import check_photos
+
+    progress = Progress("checking photos:", len(photos))
+    bad = []
+    for found in check_photos(photos, workers):
+        progress.step()
+        bad += [found] if found else []
+    progress.done()
+    return bad
+
+
+def _first_rank() -> bool:
+    """Whether this process is the one that speaks (under torchrun there are several)."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextlib.contextmanager
@@ -193,6 +211,10 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
     before = signal.signal(signal.SIGINT, note)
     try:
         yield lambda: asked
+    except KeyboardInterrupt:
+        if _first_rank():
+            click.echo("superfeat: stopped; go on with the same command and --resume", err=True)
+        raise click.exceptions.Exit(130) from None
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -208,7 +230,7 @@ def _follow(events: "Iterable[Event]", as_json: bool) -> "Event":
                 progress, stage = Progress(DOING[event.stage], event.total), event.stage
             loss = event.facts.get("loss")
             progress.at(event.done, "" if loss is None else f"loss {loss:.4f}")
-        elif event.stage in ("epoch", "validation") and not as_json:
+        elif event.stage in ("epoch", "validation") and not as_json and _first_rank():
             progress.done()
             click.echo(_line(event), err=True)
     progress.done()

@@ -40,6 +40,13 @@ class TrainingSet:
             object.__setattr__(self, "pairs", pairs)
             object.__setattr__(self, "notes", (*self.notes, *notes))
 
+    def digest(self) -> str:
+        """SHA-256 of names, things and pairs: the same set has the same digest wherever its files are."""
+        total = hashlib.sha256("\n".join(photo.name for photo in self.photos).encode("utf-8", "surrogatepass"))
+        for numbers in (self.things, self.pairs):
+            total.update(b"" if numbers is None else np.ascontiguousarray(numbers).tobytes())
+        return total.hexdigest()
+
     def query_count(self) -> int:
         """How many queries an epoch can draw without repeats."""
         return len(self.pairs) if self.pairs is not None else int(self._has_mate().sum())

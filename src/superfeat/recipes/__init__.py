@@ -14,8 +14,8 @@ def recipe_names() -> list[str]:
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
 
 
-def read_recipe(source: str | Path, assignments: Iterable[str] = ()) -> Recipe:
-    """A recipe by name, or a TOML file, with 'training.negatives=10' and the like laid over it."""
+def read_recipe(source: str | Path, assignments: Iterable[str] = (), weights: str | None = None) -> Recipe:
+    """A recipe by name, or a TOML file, with weights and 'training.negatives=10' and the like laid over it."""
     path = Path(source)
     if not path.is_file():
         if str(source) not in recipe_names():
@@ -35,4 +35,5 @@ def read_recipe(source: str | Path, assignments: Iterable[str] = ()) -> Recipe:
             },
         )
     recipe = overlay(base, changes)
+    recipe = overlay(recipe, {} if weights is None else {"weights": weights})
     return overlay(recipe, dict(parse_assignment(text) for text in assignments))

@@ -1,5 +1,6 @@
 """What goes into the network while training: photos, or maps of a frozen trunk that were computed once."""
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -95,6 +96,17 @@ def store_maps(
             sync(file)
         write_json(folder / "manifest.json", {"facts": facts, "sizes": sizes})
         sync_folder(folder)
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Torch works with so many threads of its own; results on a CPU may depend on it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def one_thread() -> None:

@@ -27,7 +27,7 @@ COPIES = 6  # parameters and two moments in the checkpoint, the best and the las
 
 
 def plan_training(
-    recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | None, run: Path, workers: int
+    recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | None, workers: int
 ) -> dict[str, Any]:
     """Counts, and what one tuple measured here makes of them. Changes nothing on disk."""
     training_set.require_trainable(recipe.training.negatives)

@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +46,7 @@ class Position:
     best_epoch: int | None = None
     mining_seconds: float = 0.0
     log_bytes: int = 0
+    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the network that the run began with
 
 
 class RunFolder:
@@ -65,6 +68,7 @@ class RunFolder:
             return
         self._open(facts, resume)
         with writer_lock(self.path):
+            self._sweep()
             ranks.wait()
             try:
                 yield
@@ -74,6 +78,8 @@ class RunFolder:
 
     def _open(self, facts: Mapping[str, Any], resume: bool) -> None:
         facts = as_json({"format": FORMAT, "version": VERSION, **facts})
+        if self.path.exists() and not self.path.is_dir():
+            raise StoreError(f"{self.path} is a file; choose a new folder for the run")
         if self.settings_file.is_file():
             before = read_json(self.settings_file)
             if not isinstance(before, dict) or before.get("format") != FORMAT:
@@ -85,34 +91,47 @@ class RunFolder:
             if changed := differences(before, facts):
                 raise StoreError(f"{self.path} is a run with other settings ({changed}); resume it with its own")
             return
-        if self.path.exists() and any(self.path.iterdir()) and not resume:
-            raise StoreError(f"{self.path} is not empty; choose a new folder for the run")
+        if self.path.exists() and any(not file.name.startswith(".") for file in self.path.iterdir()):
+            raise StoreError(f"{self.path} is not empty and holds no run; choose a new folder")
         with explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         write_json(self.settings_file, facts)
+
+    def _sweep(self) -> None:
+        """Clears away what a killed process left half-written; a network that it had moved aside is put back."""
+        with explained(self.path):
+            for old in self.path.glob(".*.old"):
+                name = self.path / old.name[1:].rsplit(".", 2)[0]
+                if not name.exists():
+                    old.rename(name)
+            for pattern in (".validation.*", ".*.partial", ".*.old"):
+                for left in self.path.glob(pattern):
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def save_checkpoint(self, position: Position, tensors: Mapping[str, Tensor]) -> None:
         """Replaces the checkpoint."""
         position.log_bytes = self.log_file.stat().st_size if self.log_file.exists() else 0
         whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        metadata = {"format": FORMAT, "version": str(VERSION), "position": json.dumps(dataclasses.asdict(position))}
+        place = json.dumps(dataclasses.asdict(position))
+        metadata = {"format": FORMAT, "version": str(VERSION), "position": place, "crc32": _checksum(place, whole)}
         write_file(self.checkpoint_file, safetensors.torch.save(whole, metadata))
 
     def load_checkpoint(self) -> tuple[Position, dict[str, Tensor]] | None:
-        """The checkpoint, if there is one; the log is cut to where it was."""
+        """The checkpoint, if there is one, checked."""
         if not self.checkpoint_file.is_file():
-            self._cut_log(0)
             return None
         try:
             with safe_open(self.checkpoint_file, "pt") as file:
-                position = Position(**json.loads(file.metadata()["position"]))
+                metadata = file.metadata()
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+                if metadata["crc32"] != _checksum(metadata["position"], tensors):
+                    raise ValueError("its contents are not those that were written")
+                return Position(**json.loads(metadata["position"])), tensors
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             raise StoreError(f"{self.checkpoint_file} is damaged ({error}); remove it to begin again") from error
-        self._cut_log(position.log_bytes)
-        return position, tensors
 
-    def _cut_log(self, size: int) -> None:
+    def cut_log(self, size: int) -> None:
+        """Takes away the lines after a checkpoint, whose steps will be done again."""
         with explained(self.log_file):
             if self.log_file.exists() and self.log_file.stat().st_size > size:
                 os.truncate(self.log_file, size)
@@ -134,6 +153,14 @@ class RunFolder:
     def save_network(self, network: Network, name: str) -> None:
         """Replaces RUN/`name`, a network folder."""
         save_network(network, self.path / name, overwrite=True)
+
+
+def _checksum(position: str, tensors: Mapping[str, Tensor]) -> str:
+    total = zlib.crc32(position.encode())
+    for name, tensor in sorted(tensors.items()):
+        total = zlib.crc32(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode(), total)
+        total = zlib.crc32(tensor.numpy().tobytes(), total)
+    return f"{total:08x}"
 
 
 def optimiser_state(optimiser: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -56,9 +56,8 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         module = build_module(config)
-    origin = "a new network"
+    origin = "a new network" if recipe.weights in (None, NEW) else str(recipe.weights)
     if given is not None:
-        origin = str(recipe.weights)
         state = given.module.state_dict()
         parts = ("trunk.", "lit.") if config.lit is not None and given.config.lit is not None else ("trunk.",)
         module.load_state_dict(

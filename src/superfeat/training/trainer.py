@@ -12,6 +12,7 @@ from torch import Tensor
 from superfeat.config import Recipe
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
+from superfeat.errors import SuperfeatError
 from superfeat.nets.fire import Fire
 from superfeat.nets.local import pool
 from superfeat.nets.training import for_training
@@ -58,6 +59,8 @@ class Trainer:
     def begin(self, given: Network | None) -> Iterator[Event]:
         """The network and the optimiser: from the checkpoint, or from the start."""
         before = self.folder.load_checkpoint()
+        if self.ranks.first:
+            self.folder.cut_log(0 if before is None else before[0].log_bytes)
         if before is None:
             for done in prepare_start(self.recipe, given, self.training_set.photos, self.workers):
                 if isinstance(done, Network):
@@ -69,12 +72,13 @@ class Trainer:
             self.position, tensors = before
             module = build_module(self.recipe.network)
             module.load_state_dict(_below(tensors, "network/"))
-            self._adopt(Network(module, self.recipe.network, {"start": str(self.recipe.weights)}))
+            self._adopt(Network(module, self.recipe.network, self.position.provenance))
             self._restore(tensors)
         yield from self._prepare_inputs()
 
     def _adopt(self, network: Network) -> None:
         self.network = network
+        self.position.provenance = dict(network.provenance)
         module = network.module.to(self.device).eval()
         frozen = self.config.parts == "lit"
         module.trunk.requires_grad_(not frozen)  # type: ignore[attr-defined]
@@ -224,6 +228,11 @@ class Trainer:
         computed = time.monotonic()
         self.ranks.sum([*total, measures])
         exchanged = time.monotonic()
+        if not torch.isfinite(measures[:, 0]).all():
+            raise SuperfeatError(
+                f"the loss is no longer a number in step {self.position.steps + 1}; begin again with a smaller "
+                "training.learning_rate"
+            )
         for parameter, gradient in zip(parameters, total, strict=True):
             parameter.grad = gradient.to(parameter.dtype)
         self.optimiser.step()
