@@ -12,8 +12,8 @@ from superfeat.cli import main
 
 SHRUNK = (
     "data.things=10", "data.views=3", "data.side=64", "pretraining.epochs=1", "pretraining.side=48",
-    "pretraining.batch=8", "training.epochs=1", "training.queries=4", "training.max_side=64", "validation.extract.max_side=64",
-    "validation.codebook.words=64",
+    "pretraining.batch=8", "training.epochs=1", "training.queries=4", "training.max_side=64",
+    "validation.extract.max_side=64", "validation.codebook.words=64",
 )  # fmt: skip
 
 
