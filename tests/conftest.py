@@ -24,6 +24,13 @@ CHECKED = (
     "superfeat.snapshot",
     "superfeat.contents",
     "superfeat.index",
+    "superfeat.losses",
+    "superfeat.metrics",
+    "superfeat.nets.training",
+    "superfeat.datasets.training_set",
+    "superfeat.training.mining",
+    "superfeat.training.objective",
+    "superfeat.training.inputs",
 )
 # The tower lets an int pass for a float, as every type checker does.
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")

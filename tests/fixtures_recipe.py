@@ -3,7 +3,7 @@
 import collections
 import signal
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PosixPath
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
 from superfeat.nets.local import Local
+from superfeat.training.run import Event
 from superfeat.weights import Network, build_module, save_network
 
 SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
@@ -168,3 +169,13 @@ def save_random_network(path: Path, templates: int, whitened_dim: int) -> Path:
 def listen_to_ctrl_c() -> None:
     """To be run in a new process: background jobs of a shell ignore Ctrl-C, and so would their children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def take(events: Iterator[Event], stage: str, number: int = 1) -> None:
+    """Goes on until the `number`th event of this stage."""
+    seen = 0
+    for event in events:
+        seen += event.stage == stage
+        if seen == number:
+            return
+    raise AssertionError(f"there are only {seen} events of {stage}")

@@ -181,13 +181,15 @@ class TrainingConfig:
     precision: Literal["float32", "bf16"] = "float32"
     recompute: bool = False  # one image's graph at a time: a third more work, a fraction of the memory
     whitening_images: int = WHITENING_IMAGES
+    template_scale: float = 1.0  # deviation of a new LIT's templates: large ones make features of one ID alike
     seed: int = 0
 
     def __post_init__(self) -> None:
         least = {"epochs": 0, "queries": 1, "tuples_per_step": 1, "negatives": 1, "pool": 1, "max_side": 16}
         for name, value in {**least, "whitening_images": 1, "seed": 0}.items():
             _require(getattr(self, name) >= value, f"training.{name}", getattr(self, name), f"{value} or more")
-        _require(self.learning_rate > 0, "training.learning_rate", self.learning_rate, "above 0")
+        for name in ("learning_rate", "template_scale"):
+            _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "above 0")
         _require(0 < self.decay <= 1, "training.decay", self.decay, "above 0 and at most 1")
         _require(self.weight_decay >= 0, "training.weight_decay", self.weight_decay, "0 or more")
         _require(0 <= self.flip <= 1, "training.flip", self.flip, "between 0 and 1")

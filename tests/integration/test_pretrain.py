@@ -5,7 +5,6 @@ import multiprocessing
 import random
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from fixtures_recipe import noise
+from fixtures_recipe import noise, take
 from superfeat.config import Recipe, overlay
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.training_set import TrainingSet
@@ -86,16 +85,6 @@ def finish(recipe: Recipe, photos: TrainingSet, run: Path, **options: Any) -> li
     events = list(pretrain(recipe, photos, run, **{"workers": 1, **options}))
     assert events[-1].stage == "end"
     return events
-
-
-def take(events: Iterator[Event], stage: str, number: int = 1) -> None:
-    """Goes on until the `number`th event of this stage."""
-    seen = 0
-    for event in events:
-        seen += event.stage == stage
-        if seen == number:
-            return
-    raise AssertionError(f"there are only {seen} events of {stage}")
 
 
 def stop_after(recipe: Recipe, photos: TrainingSet, run: Path, step: int, **options: Any) -> None:

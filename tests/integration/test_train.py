@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from PIL import Image
 from torch import Tensor
 
 import oracles
-from fixtures_recipe import noise, relative_error
+from fixtures_recipe import noise, relative_error, take
 from superfeat.codebook import train_codebook
 from superfeat.config import Recipe, overlay
 from superfeat.datasets.folders import read_folders
@@ -145,16 +145,6 @@ def finish(recipe: Recipe, things: Things, run: Path, **options: Any) -> list[Ev
     events = list(train(recipe, things.training, run, **{"workers": 1, **options}))
     assert events[-1].stage == "end"
     return events
-
-
-def take(events: Iterator[Event], stage: str, number: int = 1) -> None:
-    """Goes on until the `number`th event of this stage."""
-    seen = 0
-    for event in events:
-        seen += event.stage == stage
-        if seen == number:
-            return
-    raise AssertionError(f"there are only {seen} events of {stage}")
 
 
 def stop_after(recipe: Recipe, things: Things, run: Path, stage: str, number: int, **options: Any) -> None:

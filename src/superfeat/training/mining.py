@@ -25,7 +25,7 @@ def hardest_negatives(
         # In float64, then rounded: equal images are equally near, whatever order a product is summed in.
         similarity = (queries[begin : begin + BLOCK].astype(np.float64) @ wide).astype(np.float32)
         for row, order in enumerate(np.argsort(-similarity, axis=1, kind="stable"), begin):
-            chosen[row] = _one_per_thing(order, pool_things[order], query_things[row], count)
+            chosen[row] = _one_per_thing(order, pool_things[order], int(query_things[row]), count)
     return chosen
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from superfeat.config import NetworkConfig, Recipe
 from superfeat.errors import WeightsError
 from superfeat.images import Photo
+from superfeat.nets.fire import Fire
 from superfeat.training.inputs import PhotoInputs
 from superfeat.weights import Network, build_module, load_network
 from superfeat.whiten import fit_whitening
@@ -56,6 +57,9 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         module = build_module(config)
+        if isinstance(module, Fire):
+            with torch.no_grad():
+                module.lit.templates *= recipe.training.template_scale
     origin = "a new network" if recipe.weights in (None, NEW) else str(recipe.weights)
     if given is not None:
         state = given.module.state_dict()
