@@ -59,7 +59,7 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
         module = build_module(config)
         if isinstance(module, Fire):
             with torch.no_grad():
-                module.lit.templates *= recipe.training.template_scale
+                module.lit.templates.mul_(recipe.training.template_scale)
     origin = "a new network" if recipe.weights in (None, NEW) else str(recipe.weights)
     if given is not None:
         state = given.module.state_dict()
