@@ -43,30 +43,36 @@ class Lit(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch inputs height width"]
     ) -> tuple[Float[Tensor, "batch templates dim"], Float[Tensor, "batch templates height width"]]:
-        """Super-features and the attention maps of the last round; each map sums to one over the places.
-
-        Projections are applied where they are cheapest, which changes no result: to the places of a small map, once,
-        or to the templates, in each round.
-        """
+        """Super-features and the attention maps of the last round; each map sums to one over the places."""
         height, width = x.shape[-2:]
         places = self.norm_inputs(x.flatten(2).transpose(1, 2))  # (batch, places, inputs)
-        small = height * width <= self.rounds * len(self.templates)
-        keys, values = (self.key(places) @ self.query.weight, self.value(places)) if small else (places, places)
+        # Forming keys and values costs places x inputs x dim; without them each round costs templates x inputs x dim.
+        # Same algebra, so take the cheaper one.
+        cheaper_folded = height * width > self.rounds * len(self.templates)
+        keys, values = (None, None) if cheaper_folded else (self.key(places), self.value(places))
         state = self.templates.expand(len(x), -1, -1)
         for _ in range(self.rounds):
-            query = self.norm_templates(state) / state.shape[-1] ** 0.5
-            alpha, total = self._attend(keys, query if small else self.query(query) @ self.key.weight)
-            gathered = alpha.transpose(1, 2) @ values / total
-            state = self.update(state, gathered if small else self.value(gathered))
-        return state, (alpha.transpose(1, 2) / total).unflatten(2, (height, width))
+            attention, gathered = self._attend(state, places, keys, values)
+            state = self.update(state, gathered)
+        return state, attention.transpose(1, 2).unflatten(2, (height, width))
 
     def _attend(
-        self, keys: Float[Tensor, "batch places width"], query: Float[Tensor, "batch templates width"]
-    ) -> tuple[Float[Tensor, "batch places templates"], Float[Tensor, "batch templates 1"]]:
-        """Attention alpha (eq. 4) before its L1 norm over the places, and that norm: softmax over the templates at each
-        place. Dividing what is gathered is cheaper than dividing alpha."""
-        alpha = (keys @ query.transpose(1, 2)).softmax(dim=-1) + ATTENTION_FLOOR
-        return alpha, alpha.sum(dim=1).unsqueeze(-1)
+        self,
+        state: Float[Tensor, "batch templates dim"],
+        places: Float[Tensor, "batch places inputs"],
+        keys: Float[Tensor, "batch places dim"] | None,
+        values: Float[Tensor, "batch places dim"] | None,
+    ) -> tuple[Float[Tensor, "batch places templates"], Float[Tensor, "batch templates dim"]]:
+        """Attention alpha (eq. 4): softmax over the templates at each place, then L1 over the places; and V alpha."""
+        query = self.query(self.norm_templates(state)) / state.shape[-1] ** 0.5
+        if keys is None:
+            keys, query = places, query @ self.key.weight
+        logits = keys @ query.transpose(1, 2)
+        alpha = logits.softmax(dim=-1) + ATTENTION_FLOOR
+        alpha = alpha / alpha.sum(dim=1, keepdim=True)
+        if values is None:
+            return alpha, self.value(alpha.transpose(1, 2) @ places)
+        return alpha, alpha.transpose(1, 2) @ values
 
     def update(
         self, state: Float[Tensor, "batch templates dim"], gathered: Float[Tensor, "batch templates dim"]
