@@ -220,8 +220,7 @@ class Pretrainer:
         self.twins: queue.SimpleQueue[Classifier] = queue.SimpleQueue()
         for _ in range(self.threads):
             self.twins.put(self.model.replica())
-        named = [(name, value) for name, value in self.model.named_parameters() if value.requires_grad]
-        self.parameters = dict(named)
+        self.parameters = {name: value for name, value in self.model.named_parameters() if value.requires_grad}
         values, config = list(self.parameters.values()), self.config
         self.optimiser: torch.optim.Optimizer = (
             torch.optim.Adam(values, config.learning_rate, weight_decay=config.weight_decay, foreach=False)

@@ -743,7 +743,7 @@ def test_best_and_last_load_and_say_where_they_come_from(recipe: Recipe, once: P
 def test_events_tell_how_far_the_run_is(recipe: Recipe, things: Things, tmp_path: Path) -> None:
     events = finish(one_step(recipe, validation__every=1), things, tmp_path / "run", validation=things.validation)
     stages = [stage for stage, _ in itertools.groupby(event.stage for event in events)]
-    assert stages == ["validating", "validation", "mining", "step", "epoch", "validating", "validation", "end"]
+    assert stages == ["start", "validating", "validation", "mining", "step", "epoch", "validating", "validation", "end"]
     assert all(1 <= event.done <= event.total for event in events if event.stage in ("validating", "mining", "step"))
 
 

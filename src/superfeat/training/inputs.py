@@ -33,7 +33,7 @@ class PhotoInputs:
     def __call__(self, number: int, flip: bool = False) -> Float[Tensor, "3 height width"]:
         photo = self.photos[number]
         try:
-            pixels = read_image(photo.path, max_side=self.max_side, box=photo.box, draft=True)
+            pixels = read_image(photo.path, max_side=self.max_side, box=photo.box)
         except ImageError as error:
             raise DatasetError(
                 f"{photo.name} cannot be read ({error}): repair it and go on with --resume, or leave it out"

@@ -176,15 +176,11 @@ def restore_optimiser(
     optimiser: torch.optim.Optimizer, parameters: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
 ) -> None:
     """Gives an optimiser its memory back."""
-    for name, parameter in parameters.items():
-        suffix = f"/{name}"
-        state = {
-            key.removeprefix("optimiser/").removesuffix(suffix): value.to(parameter.device) if value.dim() else value
-            for key, value in tensors.items()
-            if key.startswith("optimiser/") and key.endswith(suffix) and "/" not in key[10 : -len(suffix)]
-        }
-        if state:
-            optimiser.state[parameter] = state
+    for key, value in tensors.items():
+        if key.startswith("optimiser/"):
+            _, kind, name = key.split("/", 2)
+            parameter = parameters[name]
+            optimiser.state[parameter][kind] = value.to(parameter.device) if value.dim() else value
 
 
 def _tensorboard_writer(folder: Path) -> Any:

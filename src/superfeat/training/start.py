@@ -1,7 +1,7 @@
 """The network that training begins with: given weights or a new one, with batch-norm statistics and a whitening."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -73,10 +73,8 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
     return Network(module, config, {**({} if given is None else given.provenance), "start": origin})
 
 
-def prepare_start(
-    recipe: Recipe, given: Network | None, photos: Sequence[Photo], workers: int
-) -> Iterator[int | Network]:
-    """Yields how many photos have been used, then the network: calibrated if new, whitened if it was not."""
+def prepare_start(recipe: Recipe, given: Network | None, photos: Sequence[Photo], workers: int) -> Network:
+    """The network to begin with: calibrated if it is new, whitened if it was not."""
     start = build_start(recipe, given)
     training = recipe.training
     order = np.random.default_rng((training.seed, 1)).permutation(len(photos))
@@ -90,7 +88,7 @@ def prepare_start(
             start, shuffled, dim=recipe.network.whitened_dim, images=training.whitening_images,
             max_side=training.max_side, workers=workers,
         )  # fmt: skip
-    yield start
+    return start
 
 
 @torch.no_grad()

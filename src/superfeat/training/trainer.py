@@ -1,5 +1,6 @@
 """The loop of training, and all that it keeps between two steps."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -62,11 +63,8 @@ class Trainer:
         if self.ranks.first:
             self.folder.cut_log(0 if before is None else before[0].log_bytes)
         if before is None:
-            for done in prepare_start(self.recipe, given, self.training_set.photos, self.workers):
-                if isinstance(done, Network):
-                    self._adopt(done)
-                else:
-                    yield Event("start", done, self.config.whitening_images)
+            yield Event("start", 0, self.config.whitening_images)
+            self._adopt(prepare_start(self.recipe, given, self.training_set.photos, self.workers))
             self._save()
         else:
             self.position, tensors = before
@@ -82,8 +80,7 @@ class Trainer:
         module = network.module.to(self.device).eval()
         frozen = self.config.parts == "lit"
         module.trunk.requires_grad_(not frozen)  # type: ignore[attr-defined]
-        named = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
-        self.parameters = dict(named)
+        self.parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
         self.describe = for_training(module, maps=frozen, precision=self.config.precision)
         self.optimiser = torch.optim.Adam(
             self.parameters.values(), self.config.learning_rate, weight_decay=self.config.weight_decay, foreach=False
@@ -125,8 +122,7 @@ class Trainer:
         """Epochs from where the run is to its end."""
         while self.position.epoch < self.config.epochs:
             if self.tuples is None:
-                yield from self._validate_if_due()
-                for event in self._mine():
+                for event in itertools.chain(self._validate_if_due(), self._mine()):
                     yield event
                     if self.ranks.count == 1 and self.stop():
                         yield self._stopped()
