@@ -1,6 +1,6 @@
 """Exact 1- and 5-nearest words of 1000 features among 65536: ours against faiss IndexFlatL2, in one run, same answers.
 
-    python benchmarks/assign.py
+    python -m benchmarks.assign
 
 CPU time of one thread, taking turns. Also what bounds them: the machine's measured speed of 32-bit GEMM (faiss's inner
 loop) and of our 8-bit products alone.

@@ -2,8 +2,8 @@
 
 Uses the features that `profiles.py` has extracted.
 
-    python benchmarks/profiles.py --data DATA --network NETWORK --work WORK --sizes 480 --extract-only
-    python benchmarks/codebooks.py --data DATA --work WORK --json benchmarks/results/codebooks.json
+    python -m benchmarks.profiles --data DATA --network NETWORK --work WORK --sizes 480 --extract-only
+    python -m benchmarks.codebooks --data DATA --work WORK --json benchmarks/results/codebooks.json
 """
 
 import argparse

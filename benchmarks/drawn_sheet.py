@@ -1,6 +1,6 @@
 """A contact sheet of drawn landmarks: a row per thing, a column per view.
 
-python benchmarks/drawn_sheet.py OUT.jpg --things 6 --views 6
+python -m benchmarks.drawn_sheet OUT.jpg --things 6 --views 6
 """
 
 import argparse

@@ -4,7 +4,7 @@ ResNet-50 without its last block, 256 templates, 7 scales; CPU-seconds of one th
 of the two runs in a process of its own, as it would by itself, and they take turns.
 Also: the trunk's share of the machine's matrix-multiply peak measured in the same run, and where the time goes.
 
-    python benchmarks/extraction.py --rounds 5 --json benchmarks/results/extraction.json
+    python -m benchmarks.extraction --rounds 5 --json benchmarks/results/extraction.json
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 One thread, the fast profile, interleaved, medians. Calibrates on some of the photos, measures on others.
 
-    python benchmarks/onnx_engines.py --network NETWORK --photos PHOTOS --json benchmarks/results/onnx_engines.json
+    python -m benchmarks.onnx_engines --network NETWORK --photos PHOTOS --json benchmarks/results/onnx_engines.json
 """
 
 import argparse

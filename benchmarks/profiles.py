@@ -3,7 +3,7 @@
 Extracts each photo once per size, keeping the strongest features of every scale; any choice of scales and of the
 number of features is then scored from these. Quality: mAP of binary ASMK.
 
-    python benchmarks/profiles.py --data DATA --network NETWORK --work WORK --json benchmarks/results/profiles.json
+    python -m benchmarks.profiles --data DATA --network NETWORK --work WORK --json benchmarks/results/profiles.json
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """How fast the index is: against a per-word numpy implementation, and alone at a million images.
 
-    python benchmarks/search.py compare            # 1k, 20k and 100k images, build, aggregation
-    python benchmarks/search.py million -o FOLDER  # 1 048 576 images, about 8 GB in FOLDER, kept for the next run
+    python -m benchmarks.search compare            # 1k, 20k and 100k images, build, aggregation
+    python -m benchmarks.search million -o FOLDER  # 1 048 576 images, about 8 GB in FOLDER, kept for the next run
 
 Words are drawn with a skew such that a query's words have lists 2 to 3 times longer than the mean; codes are random.
 Both sides get the same words and codes; one thread against one thread unless said.

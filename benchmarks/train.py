@@ -4,7 +4,7 @@ The plain loop (benchmarks/plain.py and `plain_loss` below) takes one image at a
 ResNet-50 without its last block, 256 templates, 6 rounds; one thread; each of the two in a process of its own, taking
 turns.
 
-    python benchmarks/train.py --rounds 5 --json benchmarks/results/train.json
+    python -m benchmarks.train --rounds 5 --json benchmarks/results/train.json
 """
 
 import argparse

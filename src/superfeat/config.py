@@ -235,6 +235,20 @@ class ValidationConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class EvaluateConfig:
+    """A protocol run: what is extracted, which words, how it is searched."""
+
+    method: Literal["asmk", "pooled"] = "asmk"  # "pooled": one global vector per image (eq. 1), compared as it is
+    extract: ExtractConfig = ExtractConfig()
+    codebook: CodebookConfig = CodebookConfig()
+    codebook_images: int = 20000
+    index: IndexConfig = IndexConfig()
+
+    def __post_init__(self) -> None:
+        _require(self.codebook_images >= 1, "codebook_images", self.codebook_images, "1 or more")
+
+
+@dataclasses.dataclass(frozen=True)
 class PretrainConfig:
     """Classification of trunk + LIT + head (Appendix, "Pretraining the backbone together with LIT")."""
 

@@ -7,14 +7,15 @@ photo still uses all cores, and no more than `workers` maps are in memory at onc
 import collections
 import contextlib
 import ctypes
+import dataclasses
 import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from superfeat.threads import all_cores, worker_pool
 from superfeat.weights import Network
 
 DECODERS = 2
+EVERY_FEATURE = 1 << 30
 MALLOC_ARENA_MAX, MALLOC_MMAP_MAX, MALLOC_TRIM_THRESHOLD = -8, -4, -1  # of glibc's mallopt
 BYTES_PER_WORKER = 2 << 30  # the trunk at scale 2.0 of 1024 x 1024 needs about 1.5 GB
 Photos = str | Path | Iterable[str | Path | Photo]
@@ -86,7 +88,33 @@ def extract_to(
     """Extracts into a features folder, passing on each outcome as it is safe on disk. What is there is not redone."""
     if config.attention == "maps":
         raise SuperfeatError("attention maps are too large to store; keep 'regions', or take the maps from extract()")
-    facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config)}
+    yield from _extract_to(path, network, photos, config, {}, lambda features: features, workers, device)
+
+
+def pool_to(
+    path: str | Path, network: Network, photos: Photos, config: ExtractConfig, *, workers: int | None = None,
+    device: str = "cpu",
+) -> Iterator[Features | Skipped]:  # fmt: skip
+    """The same with one feature per image: its global vector (eq. 1), pooled over all features of all scales."""
+    every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, attention="none")
+    yield from _extract_to(path, network, photos, every, {"pooled": True}, pool_features, workers, device)
+
+
+def pool_features(features: Features) -> Features:
+    """One feature: the L2-normalised sum of strength x vector."""
+    total = features.strengths.astype(np.float64) @ features.vectors.astype(np.float64)
+    vector = (total / max(float(np.linalg.norm(total)), 1e-12)).astype(np.float32)
+    one = np.ones(1, np.float32)
+    return dataclasses.replace(
+        features, vectors=vector[None], strengths=one, scales=one, ids=np.zeros(1, np.int32), regions=None, maps=None
+    )
+
+
+def _extract_to(
+    path: str | Path, network: Network, photos: Photos, config: ExtractConfig, more: Mapping[str, Any],
+    finish: Callable[[Features], Features], workers: int | None, device: str,
+) -> Iterator[Features | Skipped]:  # fmt: skip
+    facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config), **more}
     reasons = []
     with feature_writer(
         path, json.loads(json.dumps(facts)), network.dim, regions=config.attention == "regions"
@@ -96,6 +124,7 @@ def extract_to(
         todo = [photo for name, photo in every.items() if not writer.has(name, stamps[name])]
         for outcome in _run(network, todo, config, workers, device):
             if isinstance(outcome, Features):
+                outcome = finish(outcome)
                 writer.add(outcome, stamps[outcome.name])
             else:
                 writer.skip(outcome, stamps[outcome.name])

@@ -1,6 +1,6 @@
 """Into the index: features folders and photos. What is there and has not changed is left alone, so both can go on."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +32,15 @@ def feature_facts(store: FeatureStore) -> dict[str, Any]:
     return {"extract": store.manifest.get("extract", {})}
 
 
-def index_features(index: Index, store: FeatureStore) -> Iterator[Added]:
-    """Adds the images of a features folder; one that is there with the same features costs nothing."""
+def index_features(index: Index, store: FeatureStore, only: Container[str] | None = None) -> Iterator[Added]:
+    """Adds the images of a features folder (`only` some); one that is there with the same features costs nothing."""
     _require_same(index, feature_facts(store))
 
     def new() -> Iterator[tuple[str, Features, Mapping[str, Any]]]:
         known = index.meta([entry.name for entry in store.entries])
         for entry in store.entries:
+            if only is not None and entry.name not in only:
+                continue
             meta = as_json({"stamp": entry.stamp, "size": entry.size, "features": entry.crc32})
             if known.get(entry.name) != meta:
                 yield entry.name, store[entry.name], meta

@@ -9,14 +9,12 @@ from torch import nn
 
 from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
-from superfeat.extraction import Photos, as_photos, extract
+from superfeat.extraction import EVERY_FEATURE, Photos, as_photos, extract
 from superfeat.images import Skipped
 from superfeat.nets.fire import Fire
 from superfeat.nets.how import How
 from superfeat.nets.whitening import WhiteningFit
 from superfeat.weights import Network
-
-EVERY_FEATURE = 1 << 30
 
 
 def without_whitening(network: Network) -> Network:

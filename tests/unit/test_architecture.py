@@ -41,8 +41,11 @@ GROUPS = {
         "training",
         "train",
         "pretrain",
+        "evaluation",
+        "evaluate",
     ),
-    "edges": ("cli", "__main__"),
+    "uses": ("analyses", "reproduce"),
+    "edges": ("plots", "report", "cli", "__main__"),
 }
 ORDER = list(GROUPS)
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -75,7 +75,7 @@ def test_positives_and_junk(images: Path) -> None:
     path = save(images, gnd(pos=[2, 0, 2], junk=[3]))
     photo = Photo(images / "query.png", "query.png")
     assert read_gnd_json(path, images) == RetrievalSet(
-        "some_gnd", tuple(Photo(images / name, name) for name in DATABASE), (Query(photo, (0, 2), (3,)),)
+        "some_gnd", tuple(Photo(images / name, name) for name in DATABASE), (Query(photo, (0, 2), (3,)),), files=(path,)
     )
     assert read_gnd_json(str(path), str(images)).queries[0].photo == photo
 
@@ -94,6 +94,14 @@ def test_positives_and_junk(images: Path) -> None:
 def test_every_form(images: Path, query: dict[str, Any], positives: tuple[int, ...], junk: tuple[int, ...]) -> None:
     found = read(images, **query)
     assert (found.positives, found.junk, found.photo.box) == (positives, junk, None)
+
+
+def test_grades(images: Path) -> None:
+    graded = read(images, easy=[3], hard=[1], junk=[0])
+    assert (graded.easy, graded.hard, graded.positives, graded.junk) == ((3,), (1,), (1, 3), (0,))
+    assert read_gnd_json(save(images, gnd(easy=[3], hard=[1])), images).protocol == "revisited"
+    assert read_gnd_json(save(images, gnd(easy=[3])), images).protocol == "plain"
+    assert read(images, easy=[3], hard=[2, 1], self=2).hard == (1,), "the query's own photo is junk, not hard"
 
 
 def test_the_name_and_the_mark_that_windows_writes(images: Path) -> None:

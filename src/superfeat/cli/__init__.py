@@ -6,6 +6,7 @@ import click
 
 import superfeat
 from superfeat.cli.artefacts import info, verify
+from superfeat.cli.evaluate import evaluate
 from superfeat.cli.extract import extract
 from superfeat.cli.index import codebook, compact, delete, index, merge
 from superfeat.cli.search import search
@@ -23,5 +24,8 @@ def main(debug: bool) -> None:
         warnings.simplefilter("ignore")  # decoders warn about odd photos; what matters is reported by name
 
 
-for command in (extract, codebook, index, search, delete, compact, merge, train, pretrain, draw, info, verify, weights):
+VERBS = (
+    extract, codebook, index, search, delete, compact, merge, train, pretrain, draw, evaluate, info, verify, weights,
+)  # fmt: skip
+for command in VERBS:
     main.add_command(command)

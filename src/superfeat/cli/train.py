@@ -225,7 +225,7 @@ def _follow(events: "Iterable[Event]", as_json: bool) -> "Event":
     for event in events:
         last = event
         if event.stage in DOING:
-            if event.stage != stage or event.done < progress.position:
+            if event.stage != stage or event.total != progress.total or event.done < progress.position:
                 progress.done()
                 progress, stage = Progress(DOING[event.stage], event.total), event.stage
             loss = event.facts.get("loss")

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -15,6 +15,7 @@ from superfeat.errors import DatasetError
 from superfeat.images import REFUSED_FORMATS, Box, Photo, register_heif
 
 POSITIVE_KEYS = ("pos", "easy", "hard")
+Protocol = Literal["plain", "revisited", "ukbench"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,24 +25,40 @@ class Query:
     photo: Photo
     positives: tuple[int, ...]
     junk: tuple[int, ...] = ()  # neither right nor wrong: taken out of the ranking
+    hard: tuple[int, ...] = ()  # those of the positives that a graded set calls hard; the others are easy
+
+    @property
+    def easy(self) -> tuple[int, ...]:
+        """The positives that are not hard."""
+        return tuple(sorted(set(self.positives) - set(self.hard)))
 
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalSet:
-    """A database and the queries that are asked of it."""
+    """A database, the queries that are asked of it, and how the answers are judged.
+
+    `plain` is mean average precision; `revisited` has the grades Easy, Medium and Hard; `ukbench` counts the right
+    ones among the first four.
+    """
 
     name: str
     photos: tuple[Photo, ...]
     queries: tuple[Query, ...]
+    protocol: Protocol = "plain"
+    files: tuple[Path, ...] = ()  # that say what is asked, for the record
+    left_out: int = 0  # queries without a positive
 
 
-def with_positives(name: str, photos: Iterable[Photo], queries: Iterable[Query]) -> RetrievalSet:
+def with_positives(
+    name: str, photos: Iterable[Photo], queries: Iterable[Query], protocol: Protocol = "plain",
+    files: Iterable[Path] = (),
+) -> RetrievalSet:  # fmt: skip
     """A retrieval set of the queries that have a positive; DatasetError if none has."""
     asked = list(queries)
     kept = tuple(query for query in asked if query.positives)
     if not kept:
         raise DatasetError(f"{name}: none of its {len(asked)} queries has a positive, so there is nothing to measure")
-    return RetrievalSet(name, tuple(photos), kept)
+    return RetrievalSet(name, tuple(photos), kept, protocol, tuple(files), len(asked) - len(kept))
 
 
 def each_photo_in_turn(training_set: TrainingSet, name: str) -> RetrievalSet:
@@ -59,7 +76,8 @@ def each_photo_in_turn(training_set: TrainingSet, name: str) -> RetrievalSet:
 def read_gnd_json(path: str | Path, images: str | Path) -> RetrievalSet:
     """Reads `db`, paths below `images`, and `queries`: `img`, `pos` or `easy` and `hard`, `junk`, `bbox_rel`, `self`.
 
-    Easy and hard are both positive. The query's own photo (`self`) is junk.
+    Easy and hard are both positive; where all queries have them, the set is judged by grades. The query's own photo
+    (`self`) is junk.
     """
     path, images = Path(path), Path(images)
     if not images.is_dir():
@@ -73,7 +91,8 @@ def read_gnd_json(path: str | Path, images: str | Path) -> RetrievalSet:
         _query(query, images, len(database), f"{path}: query {number}") for number, query in enumerate(asked, start=1)
     ]
     name = contents.get("name")
-    return with_positives(name if isinstance(name, str) and name else path.stem, database, queries)
+    graded: Protocol = "revisited" if all("easy" in query and "hard" in query for query in asked) else "plain"
+    return with_positives(name if isinstance(name, str) and name else path.stem, database, queries, graded, [path])
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -108,7 +127,8 @@ def _query(query: Mapping[str, Any], images: Path, size: int, what: str) -> Quer
     if both := positives & junk:
         raise DatasetError(f"{what}: photo {min(both)} is both a positive and junk: take it out of one")
     box = _box(query["bbox_rel"], images / name, what) if query.get("bbox_rel") is not None else None
-    return Query(Photo(images / name, name, box), tuple(sorted(positives)), tuple(sorted(junk)))
+    hard = positives & set(query.get("hard", []))
+    return Query(Photo(images / name, name, box), tuple(sorted(positives)), tuple(sorted(junk)), tuple(sorted(hard)))
 
 
 def _numbers(values: Any, size: int, what: str) -> list[int]:

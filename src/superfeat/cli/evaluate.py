@@ -1,0 +1,177 @@
+"""superfeat evaluate: a number, with everything it depends on."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from superfeat.cli.terminal import Progress, json_option, print_result, workers_option
+from superfeat.config import PROFILES, EvaluateConfig, overlay, parse_assignment
+from superfeat.errors import SuperfeatError
+
+if TYPE_CHECKING:
+    from superfeat.codebook import Codebook
+    from superfeat.datasets.retrieval_set import RetrievalSet
+    from superfeat.evaluate import Evaluated
+    from superfeat.images import Photo
+
+PATH = click.Path(path_type=Path)
+DOING = {
+    "features": "extracting", "codebook features": "codebook: extracting", "k-means": "codebook: k-means",
+    "index": "indexing", "distractors": "distractors", "search": "searching",
+}  # fmt: skip
+
+
+@click.command()
+@click.argument("dataset", required=False)
+@click.option("--images", type=PATH, help="The folder that the benchmark's files are in.")
+@click.option("--weights", "-w", help="A network: a folder, a released .pth, an .onnx file, or a name.")
+@click.option("--output", "-o", type=PATH, help="Folder of the evaluation; the same command goes on with it.")
+@click.option("--profile", type=click.Choice(list(PROFILES)), default="paper", show_default=True)
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="E.g. extract.max_side=480.")
+@click.option("--codebook", type=PATH, help="A codebook. [default: learned from --codebook-images]")
+@click.option("--codebook-images", multiple=True, help="Photos of other things (folder, list) to learn words from.")
+@click.option("--features", type=PATH, help="A features folder with the set's images, in place of extracting them.")
+@click.option("--distractors", type=PATH, help="R1M's folder, or any folder of photos that are never right.")
+@click.option("--allow-missing", is_flag=True, help="Count photos that are not there as not found.")
+@click.option("--compare", nargs=2, type=PATH, metavar="A B", help="Compare two finished evaluations.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
+@workers_option
+@json_option
+def evaluate(
+    dataset: str | None, images: Path | None, weights: str | None, output: Path | None, profile: str,
+    assignments: tuple[str, ...], codebook: Path | None, codebook_images: tuple[str, ...], features: Path | None,
+    distractors: Path | None, allow_missing: bool, compare: tuple[Path, Path] | None, device: str, workers: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Measure how well a network finds, by the protocol of DATASET.
+
+    DATASET is roxford5k, rparis6k, oxford5k, paris6k, holidays, ukbench or sfm120k-val, with --images where its files
+    are; or a gnd.json; or a folder with one sub-folder per thing.
+    """
+    if compare is not None:
+        print_result(_compare(*compare), as_json, _compare_report)
+        return
+    if dataset is None or output is None or weights is None:
+        raise click.UsageError("give a DATASET, --weights and --output; or --compare A B")
+    from superfeat.datasets.benchmarks import read_benchmark
+    from superfeat.evaluate import evaluate as run_evaluation
+    from superfeat.extraction import keep_memory
+    from superfeat.weights import load_network
+
+    keep_memory()
+    test = read_benchmark(dataset, images)
+    config = _config(profile, assignments, test)
+    found = _follow(
+        run_evaluation(
+            load_network(weights), test, output, config, codebook=_words(codebook, codebook_images, config),
+            distractors=_distractors(distractors), features=features, allow_missing=allow_missing, workers=workers,
+            device=device,
+        )
+    )  # fmt: skip
+    report = _write_report(output)
+    result = {"run": str(output), "report": report, **_summary(found), "card": found.card}
+    print_result(result, as_json, _report)
+
+
+def _config(profile: str, assignments: Iterable[str], test: "RetrievalSet") -> EvaluateConfig:
+    """Published images are read as stored, as their boxes are; photos of a folder are turned upright."""
+    settings = overlay(EvaluateConfig(), {"extract": _as_dict(PROFILES[profile])})
+    settings = overlay(settings, {"extract.upright": not test.files})
+    return overlay(settings, dict(parse_assignment(text) for text in assignments))
+
+
+def _as_dict(settings: Any) -> dict[str, Any]:
+    from superfeat.config import as_dict
+
+    return as_dict(settings)
+
+
+def _words(codebook: Path | None, photos: Sequence[str], config: EvaluateConfig) -> "Codebook | Sequence[Photo]":
+    if codebook is not None:
+        from superfeat.codebook import Codebook
+
+        return Codebook.open(codebook)
+    if config.method == "pooled":
+        return ()
+    if not photos:
+        raise SuperfeatError(
+            "words must be learned from photos of other things: give --codebook-images, or --codebook, one that is made"
+        )
+    from superfeat.images import list_photos
+
+    return list_photos(photos).photos
+
+
+def _distractors(folder: Path | None) -> "Sequence[Photo]":
+    if folder is None:
+        return ()
+    from superfeat.datasets.revisited import R1M_FILE, read_distractors
+    from superfeat.images import list_photos
+
+    if any((place / R1M_FILE).is_file() for place in (folder, folder / "revisitop1m")):
+        return read_distractors(folder)
+    return list_photos([folder]).photos
+
+
+def _follow(steps: "Iterator[Any]") -> "Evaluated":
+    from superfeat.evaluate import Evaluated
+
+    progress, stage = Progress("", None), ""
+    for step in steps:
+        if isinstance(step, Evaluated):
+            progress.done()
+            return step
+        if step.stage != stage:
+            progress.done()
+            progress, stage = Progress(DOING[step.stage], step.total), step.stage
+        progress.at(step.done)
+    raise AssertionError("a run ends with its scores")
+
+
+def _write_report(output: Path) -> str | None:
+    from superfeat.report import write_report
+
+    return str(write_report(output))
+
+
+def _summary(found: "Evaluated") -> dict[str, Any]:
+    grades = {
+        grade: {key: values[key] for key in ("map", "mp", "recall", "queries")}
+        for grade, values in found.scores["grades"].items()
+    }
+    extra = {"ns": found.scores["ns"]} if "ns" in found.scores else {}
+    return {"dataset": found.scores["dataset"], "grades": grades, **extra}
+
+
+def _report(result: Mapping[str, Any]) -> Iterable[str]:
+    from superfeat.evaluation.card import in_words
+
+    yield f"{result['dataset']}:"
+    for grade, values in result["grades"].items():
+        if values["map"] is None:
+            yield f"  {grade:8} no query has right answers"
+            continue
+        precision = ", ".join(f"mP@{depth} {value:.1f}" for depth, value in values["mp"].items())
+        yield f"  {grade:8} mAP {values['map']:.2f}   {precision}   ({values['queries']} queries)"
+    if "ns" in result:
+        yield f"  N-S score {result['ns']:.3f} of 4"
+    yield from (f"  {line}" for line in in_words(result["card"]))
+    yield f"  report: {result['report']}"
+
+
+def _compare(first: Path, second: Path) -> dict[str, Any]:
+    from superfeat.evaluate import open_run
+    from superfeat.evaluation.compare import compare
+
+    before, after = open_run(first), open_run(second)
+    found = compare(before.scores, after.scores, (before.card, after.card))
+    return {"first": str(first), "second": str(second), **found}
+
+
+def _compare_report(result: Mapping[str, Any]) -> Iterable[str]:
+    from superfeat.evaluation.compare import in_words
+
+    yield f"{result['first']} -> {result['second']}:"
+    yield from in_words(result)

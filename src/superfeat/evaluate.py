@@ -1,0 +1,273 @@
+"""A protocol run: features -> codebook -> index -> search -> score, with a card that says how each number was made.
+
+A run is a folder. Whatever stage it was stopped in, the same call goes on with it.
+"""
+
+import contextlib
+import dataclasses
+import io
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from superfeat.codebook import Codebook
+from superfeat.config import EvaluateConfig, as_dict
+from superfeat.datasets.retrieval_set import RetrievalSet
+from superfeat.datasets.training_set import missing_photos
+from superfeat.errors import DatasetError, StoreError
+from superfeat.evaluation.card import in_words, make_card
+from superfeat.evaluation.judge import KEPT, Answer, judge
+from superfeat.evaluation.stages import (
+    Step,
+    build_index,
+    extract_set,
+    learn_codebook,
+    query_names,
+    search_index,
+    search_pooled,
+)
+from superfeat.extraction import pool_to
+from superfeat.feature_store import FeatureStore
+from superfeat.images import Photo
+from superfeat.index import Index
+from superfeat.store import (
+    as_json,
+    differences,
+    explained,
+    read_json,
+    write_file,
+    write_folder,
+    write_json,
+    writer_lock,
+)
+from superfeat.weights import Network
+
+FORMAT = "superfeat-evaluation"
+VERSION = 1
+SHOWN = 3
+Result = TypeVar("Result")
+Steps = Generator[Step, None, Result]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """What came out: the card, and the scores of all queries and of each."""
+
+    card: dict[str, Any]
+    scores: dict[str, Any]
+
+
+def evaluate(
+    network: Network, test: RetrievalSet, output: str | Path, config: EvaluateConfig = EvaluateConfig(),  # noqa: B008
+    *, codebook: Codebook | Sequence[Photo] = (), distractors: Sequence[Photo] = (), features: Path | None = None,
+    allow_missing: bool = False, workers: int | None = None, device: str = "cpu",
+) -> Iterator[Step | Evaluated]:  # fmt: skip
+    """Yields how far each stage is, and at the end what came out, which is also in the folder `output`.
+
+    `codebook` is one, or the photos to learn it from. `features` is a features folder with the set's images, used in
+    place of extracting them. Distractors are searched among the photos and are never right.
+    """
+    missing = _require_files(test, distractors, allow_missing)
+    run = _Run(Path(output), workers, device)
+    with run.writing(_facts(network, test, distractors, config)):
+        if features is None:
+            features = run.path / ("pooled" if config.method == "pooled" else "features")
+            with run.timed("features"):
+                yield from extract_set(network, test, features, config, workers, device)
+        store = FeatureStore(features)
+        _require_fitting(store, network, config)
+        missing += [entry.name for entry in store.skipped if entry.name not in missing]
+        words = index = None
+        if config.method == "pooled":
+            yield from run.pool_distractors(network, distractors, config)
+        else:
+            words = codebook if isinstance(codebook, Codebook) else (yield from run.words(network, codebook, config))
+            missing += yield from run.index(network, store, test, distractors, words, config)
+            index = Index.open(run.path / "index")
+        answers = yield from run.search(store, test, distractors, config)
+        test, answered = _answered(test, answers, allow_missing)
+        card = make_card(network, test, distractors, missing, config, words, index, run.seconds)
+        scores = judge(test, answered, distractors)
+        run.finish(card, scores, answered)
+    yield Evaluated(card, scores)
+
+
+def open_run(path: str | Path) -> Evaluated:
+    """The card and the scores of a finished run."""
+    folder = Path(path)
+    if not (folder / "scores.json").is_file():
+        raise StoreError(
+            f"{folder} holds no finished evaluation; make one with: superfeat evaluate DATASET -o {folder}"
+        )
+    return Evaluated(read_json(folder / "card.json"), read_json(folder / "scores.json"))
+
+
+class _Run:
+    """The folder of a run: what it is of, its stages, how long each has taken, and what came out."""
+
+    def __init__(self, path: Path, workers: int | None, device: str) -> None:
+        self.path = path
+        self.workers = workers
+        self.device = device
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def writing(self, facts: Mapping[str, Any]) -> Iterator[None]:
+        """Holds the folder, new or of the same run."""
+        facts = as_json({"format": FORMAT, "version": VERSION, **facts})
+        with explained(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        with writer_lock(self.path):
+            if (self.path / "run.json").is_file():
+                before = read_json(self.path / "run.json")
+                if not isinstance(before, dict) or before.get("format") != FORMAT:
+                    raise StoreError(f"{self.path} holds something else than an evaluation; choose another folder")
+                if changed := differences(before, facts):
+                    raise StoreError(
+                        f"{self.path} is an evaluation with other settings ({changed}); choose another folder, or "
+                        "remove it to start again"
+                    )
+                times = self.path / "seconds.json"
+                self.seconds = read_json(times) if times.is_file() else {}
+            elif any(not file.name.startswith(".") for file in self.path.iterdir()):
+                raise StoreError(f"{self.path} holds other files; choose a new folder for the evaluation")
+            else:
+                write_json(self.path / "run.json", facts)
+            yield
+
+    @contextlib.contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Adds to a stage's time, also when it is stopped."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - began
+            write_json(self.path / "seconds.json", self.seconds)
+
+    def words(self, network: Network, photos: Sequence[Photo], config: EvaluateConfig) -> Steps[Codebook]:
+        with self.timed("codebook"):
+            for step in learn_codebook(network, photos, config, self.workers, self.device):
+                if isinstance(step, Codebook):
+                    return step
+                yield step
+        raise AssertionError("learning ends with a codebook")
+
+    def index(
+        self, network: Network, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo],
+        codebook: Codebook, config: EvaluateConfig,
+    ) -> Steps[list[str]]:  # fmt: skip
+        """Yields how far it is; returns the names of distractors that could not be read."""
+        missing = []
+        with self.timed("index"):
+            for step in build_index(
+                network, store, test, distractors, codebook, self.path / "index", config, self.workers, self.device
+            ):
+                if isinstance(step, Step):
+                    yield step
+                else:
+                    missing.append(step.name)
+        return missing
+
+    def pool_distractors(self, network: Network, photos: Sequence[Photo], config: EvaluateConfig) -> Iterator[Step]:
+        if photos:
+            with self.timed("features"):
+                outcomes = pool_to(
+                    self.path / "pooled-distractors", network, photos, config.extract, workers=self.workers,
+                    device=self.device,
+                )  # fmt: skip
+                for done, _ in enumerate(outcomes, 1):
+                    yield Step("distractors", done, len(photos))
+
+    def search(
+        self, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo], config: EvaluateConfig
+    ) -> Steps[list[Answer | None]]:
+        found: list[Answer | None] = []
+        with self.timed("search"):
+            if config.method == "pooled":
+                more = FeatureStore(self.path / "pooled-distractors") if distractors else None
+                answers = search_pooled(store, more, test, distractors)
+            else:
+                answers = search_index(self.path / "index", store, test, distractors, self.workers)
+            for answer in answers:
+                found.append(answer)
+                yield Step("search", len(found), len(test.queries))
+        return found
+
+    def finish(self, card: Mapping[str, Any], scores: Mapping[str, Any], answers: Sequence[Answer]) -> None:
+        """Writes what came out; scores.json is the last, so that a run that has it is whole."""
+        width = max((len(one.numbers) for one in answers), default=0)
+        numbers = np.full((len(answers), min(width, KEPT)), -1, "<i8")
+        values = np.zeros(numbers.shape, "<f8")
+        for row, one in enumerate(answers):
+            numbers[row, : len(one.numbers)] = one.numbers
+            values[row, : len(one.scores)] = one.scores
+        files = {"numbers.npy": _npy(numbers), "scores.npy": _npy(values)}
+        write_folder(self.path / "rankings", files, overwrite=True)
+        write_json(self.path / "card.json", card)
+        write_file(self.path / "card.txt", ("\n".join(in_words(card)) + "\n").encode())
+        write_json(self.path / "scores.json", scores)
+
+
+def _npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def _facts(
+    network: Network, test: RetrievalSet, distractors: Sequence[Photo], config: EvaluateConfig
+) -> dict[str, Any]:
+    """What must be the same for a run to be gone on with."""
+    return {
+        "network": network.digest,
+        "dataset": test.name,
+        "images": len(test.photos),
+        "queries": len(test.queries),
+        "distractors": len(distractors),
+        "settings": as_dict(config),
+    }
+
+
+def _require_files(test: RetrievalSet, distractors: Sequence[Photo], allow_missing: bool) -> list[str]:
+    """Names of photos whose files are not there; DatasetError unless that is allowed."""
+    photos = [*test.photos, *(query.photo for query in test.queries), *distractors]
+    names = list(dict.fromkeys(missing_photos(photos)))
+    if names and not allow_missing:
+        shown = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+        example = next(photo.path for photo in photos if photo.name == names[0])
+        raise DatasetError(
+            f"{len(names)} photos of {test.name} are not there ({shown}; the first belongs at {example}): bring them, "
+            "or add --allow-missing, which counts them as not found and says so on the card"
+        )
+    return names
+
+
+def _require_fitting(store: FeatureStore, network: Network, config: EvaluateConfig) -> None:
+    made_by = store.manifest.get("network", {}).get("digest")
+    if made_by != network.digest:
+        raise StoreError(f"{store.path} was made by another network ({str(made_by)[:12]}); extract its features anew")
+    wanted: dict[str, Any] = {"extract": as_json(as_dict(config.extract))}
+    if config.method == "pooled":
+        wanted["extract"].pop("features_per_image"), wanted["extract"].pop("attention")
+        wanted["pooled"] = True
+    if different := differences(store.manifest, wanted):
+        raise StoreError(f"{store.path} was made with other settings ({different}); extract its features anew")
+
+
+def _answered(
+    test: RetrievalSet, answers: Sequence[Answer | None], allow_missing: bool
+) -> tuple[RetrievalSet, list[Answer]]:
+    """The queries that could be asked; DatasetError if some could not and that is not allowed, or none could."""
+    lost = [name for name, found in zip(query_names(test), answers, strict=True) if found is None]
+    if lost and not (allow_missing and len(lost) < len(answers)):
+        raise DatasetError(
+            f"{len(lost)} of {len(answers)} queries have photos that cannot be read (the first is {lost[0]}): repair "
+            "them, or add --allow-missing to leave such queries out, which the card will say"
+        )
+    kept = [(query, found) for query, found in zip(test.queries, answers, strict=True) if found is not None]
+    asked = dataclasses.replace(test, queries=tuple(query for query, _ in kept))
+    return asked, [found for _, found in kept]

@@ -1,0 +1,150 @@
+"""The protocol card: everything that a number depends on, as JSON and in words."""
+
+import hashlib
+import importlib.metadata
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import superfeat
+from superfeat.codebook import Codebook
+from superfeat.config import EvaluateConfig, as_dict
+from superfeat.datasets.retrieval_set import RetrievalSet
+from superfeat.images import Photo
+from superfeat.index import Index
+from superfeat.store import explained
+from superfeat.weights import Network
+
+FORMAT = "superfeat-card"
+VERSION = 1
+PACKAGES = ("torch", "numpy", "numba", "pillow")
+UNRECORDED = "not recorded"
+BYTES_PER_FLOAT = 4
+
+
+def make_card(
+    network: Network, test: RetrievalSet, distractors: Sequence[Photo], missing: Sequence[str], config: EvaluateConfig,
+    codebook: Codebook | None, index: Index | None, seconds: Mapping[str, float],
+) -> dict[str, Any]:  # fmt: skip
+    """The card of a finished run."""
+    images = len(test.photos) + len(distractors)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "dataset": _dataset(test, distractors, missing, config),
+        "network": {
+            "digest": network.digest,
+            "method": network.config.method,
+            "ratio_test": network.provenance.get("ratio_test", UNRECORDED),
+            "hinge": network.provenance.get("hinge", UNRECORDED),
+            "provenance": dict(network.provenance),
+            "settings": as_dict(network.config),
+        },
+        "method": config.method,
+        "extract": as_dict(config.extract),
+        "codebook": None if codebook is None else _codebook(codebook),
+        "asmk": None if index is None else as_dict(index.config),
+        "memory": _memory(index, network, images),
+        "software": {
+            "superfeat": superfeat.__version__,
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in PACKAGES},
+            "machine": f"{platform.system()} {platform.machine()}",
+        },
+        "seconds": {stage: round(value, 1) for stage, value in seconds.items()},
+    }
+
+
+def _dataset(
+    test: RetrievalSet, distractors: Sequence[Photo], missing: Sequence[str], config: EvaluateConfig
+) -> dict[str, Any]:
+    boxes = sum(query.photo.box is not None for query in test.queries)
+    return {
+        "name": test.name,
+        "protocol": test.protocol,
+        "files": {file.name: _sha256(file) for file in test.files},
+        "images": len(test.photos),
+        "listing_sha256": _listing([*test.photos, *(query.photo for query in test.queries)]),
+        "distractors": len(distractors),
+        "distractors_listing_sha256": _listing(distractors) if distractors else None,
+        "queries": len(test.queries),
+        "queries_without_positives": test.left_out,
+        "missing": list(missing),
+        "crop": f"{boxes} of {len(test.queries)} queries are cropped to their boxes before they are limited in size",
+        "exif": "turned upright by the EXIF tag, except queries with boxes" if config.extract.upright else "as stored",
+    }
+
+
+def _sha256(file: Path) -> str:
+    with explained(file, "read"):
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _listing(photos: Sequence[Photo]) -> str:
+    """Of the names and sizes of the photos' files; their contents are in it as far as their sizes tell."""
+    total = hashlib.sha256()
+    for photo in photos:
+        size = photo.path.stat().st_size if photo.path.is_file() else -1
+        total.update(f"{photo.name} {size} {photo.box}\n".encode())
+    return total.hexdigest()
+
+
+def _codebook(codebook: Codebook) -> dict[str, Any]:
+    return {"digest": codebook.digest, "words": codebook.words, "dim": codebook.dim, **codebook.facts}
+
+
+def _memory(index: Index | None, network: Network, images: int) -> dict[str, Any]:
+    if index is None:
+        return {"bytes_per_image": network.dim * BYTES_PER_FLOAT, "images": images}
+    facts = index.info()
+    return {
+        "images": facts["images"],
+        "words_per_image": facts["words_per_image"],
+        "bytes_per_image": round(facts["bytes"] / max(1, facts["images"]), 1),
+        "bytes_per_posting": facts["bytes_per_posting"],
+    }
+
+
+def in_words(card: Mapping[str, Any]) -> Iterator[str]:
+    """The card as sentences."""
+    data, network, extract = card["dataset"], card["network"], card["extract"]
+    yield (
+        f"{data['queries']} queries of {data['name']} ({data['protocol']} protocol) against {data['images']} images"
+        + (f" and {data['distractors']} distractors." if data["distractors"] else ".")
+    )
+    missing = data["missing"]
+    yield f"{data['crop'][0].upper()}{data['crop'][1:]}; images are read {data['exif']}; " + (
+        f"{len(missing)} could not be read: {', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}."
+        if missing
+        else "none is missing."
+    )
+    if data["queries_without_positives"]:
+        yield f"{data['queries_without_positives']} queries have no right answer and are left out."
+    yield f"{network['method'].upper()}, weights {network['digest'][:12]}; " + (
+        f"trained with ratio test '{network['ratio_test']}' and hinge '{network['hinge']}'."
+    )
+    kept = f"at most {extract['features_per_image']} features per image" if card["method"] == "asmk" else "all pooled"
+    scales = ", ".join(f"{scale:g}" for scale in extract["scales"])
+    yield f"Longest side {extract['max_side']}, {len(extract['scales'])} scales ({scales}), {kept}."
+    yield from _asmk_in_words(card)
+    software = ", ".join(f"{name} {version}" for name, version in card["software"].items())
+    yield f"Made with {software}."
+    yield "Seconds: " + ", ".join(f"{stage} {value:.0f}" for stage, value in card["seconds"].items()) + "."
+
+
+def _asmk_in_words(card: Mapping[str, Any]) -> Iterator[str]:
+    codebook, memory = card["codebook"], card["memory"]
+    if codebook is None:
+        yield f"Global vectors, {memory['bytes_per_image']} bytes per image, compared by cosine."
+        return
+    learned = f"learned from {codebook['images']} images, " if "images" in codebook else ""
+    search = card["asmk"]["search"]
+    yield f"Codebook {codebook['digest'][:12]}: {codebook['words']} words, {learned}" + (
+        f"seed {codebook['settings']['seed']}." if "settings" in codebook else "given."
+    )
+    yield (
+        f"ASMK, {card['asmk']['kernel']}: {search['assignments']} words per query feature, alpha {search['alpha']}, "
+        f"threshold {search['threshold']}, idf {'on' if search['idf'] else 'off'}; "
+        f"{memory['words_per_image']} words and {memory['bytes_per_image']} bytes per image."
+    )

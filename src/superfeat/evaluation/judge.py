@@ -1,0 +1,132 @@
+"""From rankings to scores: which answers were right, by the protocol of the set."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from superfeat.datasets.retrieval_set import Query, RetrievalSet
+from superfeat.images import Photo
+from superfeat.metrics import DEPTHS, GRADES, ns_score, positive_ranks, precision_recall_curve, recall_at, score
+
+KEPT = 1000  # of each ranking
+RECALL_DEPTHS = (1, 10, 100, 1000)
+LEVELS = np.linspace(0, 1, 101)  # of recall, in a curve
+SHOWN = 10  # hits that are named with each query
+MISSED = 3  # positives that are named where they stand lowest
+
+
+class Chain:
+    """Two lists of photos as one, without a copy."""
+
+    def __init__(self, photos: Sequence[Photo], distractors: Sequence[Photo]) -> None:
+        self.photos, self.distractors = photos, distractors
+
+    def __getitem__(self, number: int) -> Photo:
+        own = len(self.photos)
+        return self.photos[number] if number < own else self.distractors[number - own]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a query found: the best numbers and scores, and for each grade the places of its positives."""
+
+    numbers: Int64[np.ndarray, "kept"]
+    scores: Float64[np.ndarray, "kept"]
+    ranks: dict[str, Int64[np.ndarray, "_"]]
+    wanted: dict[str, int]
+    lowest: list[tuple[int, int]]  # rank and number of the positives that stand lowest
+
+
+def grades_of(test: RetrievalSet) -> tuple[str, ...]:
+    """What the answers are judged by."""
+    return tuple(GRADES) if test.protocol == "revisited" else ("all",)
+
+
+def lists_of(query: Query, grade: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The positives and the junk of a query under a grade."""
+    if grade == "all":
+        return query.positives, query.junk
+    parts = {"easy": query.easy, "hard": query.hard, "junk": query.junk}
+    right, ignored = GRADES[grade]
+    return tuple(n for name in right for n in parts[name]), tuple(n for name in ignored for n in parts[name])
+
+
+def answer(
+    query: Query, grades: Iterable[str], numbers: Int64[np.ndarray, "ranked"], scores: Float64[np.ndarray, "ranked"]
+) -> Answer:
+    """Judges a whole ranking and keeps the best of it."""
+    ranks, wanted = {}, {}
+    for grade in grades:
+        ranks[grade], wanted[grade] = positive_ranks(numbers, *lists_of(query, grade))
+    judged = numbers[~np.isin(numbers, query.junk)]
+    places = np.flatnonzero(np.isin(judged, query.positives))[-MISSED:]
+    lowest = [(int(place), int(judged[place])) for place in places[::-1]]
+    return Answer(numbers[:KEPT].copy(), scores[:KEPT].copy(), ranks, wanted, lowest)
+
+
+def judge(test: RetrievalSet, answers: Sequence[Answer], distractors: Sequence[Photo] = ()) -> dict[str, Any]:
+    """The scores of a run in percent, over all queries and for each. Distractors are numbered after the photos."""
+    photos = Chain(test.photos, distractors)
+    grades = {grade: _grade(answers, grade) for grade in grades_of(test)}
+    per_query = {grade: grades[grade].pop("aps") for grade in grades}
+    found: dict[str, Any] = {"dataset": test.name, "protocol": test.protocol, "grades": grades}
+    if test.protocol == "ukbench":
+        positives = [query.positives for query in test.queries]
+        found["ns"] = round(ns_score([one.numbers for one in answers], positives), 4)
+    found["queries"] = [
+        {**_query(photos, query, one), "ap": {grade: per_query[grade][number] for grade in grades}}
+        for number, (query, one) in enumerate(zip(test.queries, answers, strict=True))
+    ]
+    return found
+
+
+def _grade(answers: Sequence[Answer], grade: str) -> dict[str, Any]:
+    ranks, wanted = [one.ranks[grade] for one in answers], [one.wanted[grade] for one in answers]
+    totals = score(ranks, wanted, DEPTHS)
+    asked = [(places, count) for places, count in zip(ranks, wanted, strict=True) if count]
+    curves = [precision_recall_curve(places, count, LEVELS) for places, count in asked]
+    recalls = {
+        str(depth): _percent(math.fsum(recall_at(*one, depth) for one in asked) / len(asked)) if asked else None
+        for depth in RECALL_DEPTHS
+    }
+    return {
+        "map": _percent(totals["map"]),
+        "mp": {str(depth): _percent(value) for depth, value in zip(DEPTHS, totals["mp"], strict=True)},
+        "recall": recalls,
+        "queries": totals["queries"],
+        "curve": {
+            "recall": [_percent(level) for level in LEVELS],
+            "precision": [_percent(value) for value in (np.mean(curves, axis=0) if curves else [])],
+        },
+        "aps": [_percent(value) for value in totals["aps"]],
+    }
+
+
+def _query(photos: Chain, query: Query, one: Answer) -> dict[str, Any]:
+    right, junk, hard = set(query.positives), set(query.junk), set(query.hard)
+
+    def judgement(number: int) -> str:
+        if number in junk:
+            return "junk"
+        return ("hard" if number in hard else "right") if number in right else "wrong"
+
+    def image(number: int) -> dict[str, Any]:
+        return {"name": photos[number].name, "path": str(photos[number].path)}
+
+    hits = zip(one.numbers[:SHOWN].tolist(), one.scores[:SHOWN].tolist(), strict=True)
+    return {
+        "name": query.photo.name,
+        "path": str(query.photo.path),
+        "box": query.photo.box,
+        "positives": len(right),
+        "hits": [{**image(number), "score": score, "judgement": judgement(number)} for number, score in hits],
+        "lowest": [{**image(number), "rank": rank + 1} for rank, number in one.lowest],
+    }
+
+
+def _percent(value: float) -> float | None:
+    return None if math.isnan(value) else round(100 * float(value), 4)

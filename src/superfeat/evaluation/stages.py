@@ -1,0 +1,212 @@
+"""The stages of a protocol run, each to be gone on with: features, codebook, index, search."""
+
+import collections
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from superfeat.codebook import Codebook, train_codebook
+from superfeat.config import EvaluateConfig, as_dict
+from superfeat.datasets.retrieval_set import RetrievalSet
+from superfeat.errors import DatasetError
+from superfeat.evaluation.judge import Answer, answer, grades_of
+from superfeat.extraction import extract_to, pool_to
+from superfeat.feature_store import FeatureStore
+from superfeat.features import Features
+from superfeat.images import Box, Photo, Skipped
+from superfeat.index import Index
+from superfeat.indexing import feature_facts, index_features, index_photos
+from superfeat.store import explained
+from superfeat.threads import all_cores
+from superfeat.weights import Network
+from superfeat.weights.named import cache_folder
+
+LEAST_FEATURES_PER_WORD = 4
+ROWS = 1 << 16  # global vectors compared at once
+DISTRACTOR = "distractor/"  # how their names begin in an index, so that none is taken for a photo of the set
+
+
+class Step(NamedTuple):
+    """How far a stage is: `done` of `total`."""
+
+    stage: str
+    done: int
+    total: int
+
+
+def unique_names(photos: Sequence[Photo]) -> list[Photo]:
+    """The photos under names of their own: one that stands twice gets its number."""
+    counts = collections.Counter(photo.name for photo in photos)
+    return [
+        photo if counts[photo.name] == 1 else dataclasses.replace(photo, name=f"{photo.name}#{number}")
+        for number, photo in enumerate(photos)
+    ]
+
+
+def query_names(test: RetrievalSet) -> list[str]:
+    """Where the features of each query are: under a database photo's name if it is one, else under its own."""
+    looks: dict[tuple[Path, Box | None], str] = {
+        (photo.path, photo.box): photo.name for photo in unique_names(test.photos)
+    }
+    return [
+        looks.get((query.photo.path, query.photo.box), f"query {number}: {query.photo.name}")
+        for number, query in enumerate(test.queries)
+    ]
+
+
+def extract_set(
+    network: Network, test: RetrievalSet, folder: Path, config: EvaluateConfig, workers: int | None, device: str
+) -> Iterator[Step]:
+    """Features of the database and of the queries that are not in it, in one features folder."""
+    photos = unique_names(test.photos)
+    known = {photo.name for photo in photos}
+    photos += [
+        dataclasses.replace(query.photo, name=name)
+        for query, name in zip(test.queries, query_names(test), strict=True)
+        if name not in known
+    ]
+    write = pool_to if config.method == "pooled" else extract_to
+    there = len(FeatureStore(folder).names()) if (folder / "manifest.json").is_file() else 0
+    outcomes = write(folder, network, photos, config.extract, workers=workers, device=device)
+    for done, _ in enumerate(outcomes, there + 1):
+        yield Step("features", done, len(photos))
+
+
+# -- The codebook, cached by content
+
+
+def codebook_key(network: Network, photos: Sequence[Photo], config: EvaluateConfig) -> str:
+    """A digest of all that decides the words: the network, the settings, the photos' names and bytes."""
+    single = dataclasses.replace(config.extract, scales=(1.0,))
+    facts = [network.digest, as_dict(single), as_dict(config.codebook), config.codebook_images]
+    total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for photo in photos[: config.codebook_images]:
+        with explained(photo.path, "read"):
+            total.update(hashlib.sha256(photo.path.read_bytes()).digest())
+        total.update(f"{photo.name} {photo.box}\n".encode())
+    return total.hexdigest()
+
+
+def learn_codebook(
+    network: Network, photos: Sequence[Photo], config: EvaluateConfig, workers: int | None, device: str
+) -> Iterator[Step | Codebook]:
+    """k-means on the scale-1 features of the photos; at the end the codebook, which the cache keeps."""
+    chosen = list(photos[: config.codebook_images])
+    if not chosen:
+        raise DatasetError("the codebook needs photos: give --codebook-images, photos of other things, or --codebook")
+    folder = cache_folder() / "codebooks" / codebook_key(network, chosen, config)
+    if not (folder / "codebook").is_dir():
+        single = dataclasses.replace(config.extract, scales=(1.0,))
+        outcomes = extract_to(folder / "features", network, chosen, single, workers=workers, device=device)
+        for done, _ in enumerate(outcomes, 1):
+            yield Step("codebook features", done, len(chosen))
+        store = FeatureStore(folder / "features")
+        yield Step("k-means", 0, 1)
+        found = sum(entry.count for entry in store.entries)
+        words = max(1, min(config.codebook.words, found // LEAST_FEATURES_PER_WORD))
+        codebook = train_codebook(
+            store, config.codebook, words=words, work=folder / "k-means", workers=workers or all_cores()
+        )
+        codebook.facts["images"] = len(store)
+        codebook.save(folder / "codebook")
+        for part in ("features", "k-means"):
+            shutil.rmtree(folder / part, ignore_errors=True)
+    yield Codebook.open(folder / "codebook")
+
+
+# -- The index
+
+
+def build_index(
+    network: Network, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo], codebook: Codebook,
+    folder: Path, config: EvaluateConfig, workers: int | None, device: str,
+) -> Iterator[Step | Skipped]:  # fmt: skip
+    """Adds the database, then the distractors, whose features are not kept: memory holds a few images at a time."""
+    index = Index.open(folder) if folder.exists() else _create(folder, codebook, config, store)
+    total = len(test.photos) + len(distractors)
+    database = {photo.name for photo in unique_names(test.photos)}
+    there = len(index)
+    for done, _ in enumerate(index_features(index, store, only=database), there + 1):
+        yield Step("index", done, total)
+    others = [dataclasses.replace(photo, name=DISTRACTOR + photo.name) for photo in distractors]
+    if others:
+        there = len(index)
+        outcomes = index_photos(index, network, others, config.extract, workers=workers, device=device)
+        for done, outcome in enumerate(outcomes, there + 1):
+            if isinstance(outcome, Skipped):
+                yield outcome
+            yield Step("index", done, total)
+
+
+def _create(folder: Path, codebook: Codebook, config: EvaluateConfig, store: FeatureStore) -> Index:
+    return Index.create(folder, codebook, config.index, facts=feature_facts(store))
+
+
+# -- Search
+
+
+def search_index(
+    folder: Path, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo], workers: int | None
+) -> Iterator[Answer | None]:
+    """The answer to each query, one whole ranking in memory at a time; None where its photo could not be read."""
+    index = Index.open(folder)
+    numbers = {photo.name: number for number, photo in enumerate(unique_names(test.photos))}
+    numbers |= {DISTRACTOR + photo.name: number for number, photo in enumerate(distractors, len(test.photos))}
+    number_of_id = {image: numbers[name] for image, name in _ids(index)}
+    lookup = np.full(max(number_of_id, default=-1) + 1, -1, np.int64)
+    lookup[list(number_of_id)] = list(number_of_id.values())
+    del numbers, number_of_id
+    grades = grades_of(test)
+    for query, features in zip(test.queries, _queries(store, test), strict=True):
+        if features is None:
+            yield None
+            continue
+        ranking = index.search(features, None, workers=workers)
+        yield answer(query, grades, lookup[ranking.ids], ranking.scores)
+
+
+def _ids(index: Index) -> Iterator[tuple[int, str]]:
+    return ((image, entry.name) for image, entry in index.snapshot().images())
+
+
+def _queries(store: FeatureStore, test: RetrievalSet) -> Iterator[Features | None]:
+    known = {entry.name for entry in store.entries}
+    for name in query_names(test):
+        yield store[name] if name in known else None
+
+
+def search_pooled(
+    store: FeatureStore, more: FeatureStore | None, test: RetrievalSet, distractors: Sequence[Photo]
+) -> Iterator[Answer | None]:
+    """The same by global vectors: cosine similarity with every image, equal ones in the order of their numbers."""
+    known = {entry.name for entry in store.entries}
+    named = [
+        (number, store, photo.name) for number, photo in enumerate(unique_names(test.photos)) if photo.name in known
+    ]
+    if more is not None:
+        there = {entry.name for entry in more.entries}
+        own = len(test.photos)
+        named += [(own + number, more, photo.name) for number, photo in enumerate(distractors) if photo.name in there]
+    numbers: Int64[np.ndarray, images] = np.asarray([number for number, _, _ in named], np.int64)
+    grades = grades_of(test)
+    features = list(_queries(store, test))
+    asked = np.stack([one.vectors[0] for one in features if one is not None]).astype(np.float64)
+    scores: Float64[np.ndarray, "queries images"] = np.empty((len(asked), len(named)))
+    for begin in range(0, len(named), ROWS):
+        block = np.stack([place[name].vectors[0] for _, place, name in named[begin : begin + ROWS]])
+        scores[:, begin : begin + ROWS] = asked @ block.T.astype(np.float64)
+    rows = iter(scores)
+    for query, one in zip(test.queries, features, strict=True):
+        if one is None:
+            yield None
+            continue
+        row = next(rows)
+        order = np.argsort(-row, kind="stable")
+        yield answer(query, grades, numbers[order], row[order])
