@@ -104,7 +104,7 @@ def read_benchmark(source: str, images: Path | None = None) -> RetrievalSet:
     if path.suffix.lower() == ".json":
         return _read_gnd(path, images)
     known = ", ".join(sorted(BENCHMARKS))
-    hint = nearest_name(source, BENCHMARKS)
+    hint = nearest_name(source.lower(), BENCHMARKS)
     hint = hint if known in hint else f"{hint} known are {known}"
     raise DatasetError(
         f"'{source}' is no benchmark, .json of queries or folder with one sub-folder of photos per thing; {hint}"

@@ -163,15 +163,8 @@ def _query(photo: Photo, truth: Mapping[str, Any], size: int, what: str) -> Quer
 
 def _images(values: Any, size: int, what: str) -> set[int]:
     """Numbers of images of the database, from a list or array."""
-    # Lists are looked through first: numpy would unfold lists in lists, of which a small file can hold very many.
-    if isinstance(values, (list, tuple)) and not all(_is_whole(value) for value in values):
-        raise DatasetError(f"{what} must be a list of whole numbers; the file is damaged or of another kind")
     numbers = whole_numbers(values, what)
     outside = numbers[(numbers < 0) | (numbers >= size)]
     if len(outside):
         raise DatasetError(f"{what} holds {outside[0]}, but there are {size} images: fetch the file again")
     return set(numbers.tolist())
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

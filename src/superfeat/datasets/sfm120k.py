@@ -89,7 +89,8 @@ def _photos(cids: Any, file: Path) -> tuple[Photo, ...]:
     for cid in cids:
         if not isinstance(cid, str) or not CID.fullmatch(cid):
             raise DatasetError(
-                f"{file}: 'cids' holds {cid!r:.80}, which is no image id (six or more letters and digits)"
+                f"{file}: 'cids' holds {repr(cid[:80]) if isinstance(cid, str) else type(cid).__name__}, "
+                "which is no image id (six or more letters and digits)"
             )
         photos.append(Photo(folder / cid[-2:] / cid[-4:-2] / cid[-6:-4] / cid, cid))
     return tuple(photos)

@@ -216,6 +216,8 @@ def listed(names: Collection[str]) -> str:
 def whole_numbers(values: Any, what: str, shape: tuple[int, ...] = (-1,)) -> Int64[np.ndarray, "..."]:
     """A read-only copy as 64-bit integers of this shape (-1: any length); DatasetError for anything else."""
     try:
+        if not _nests_as(values, shape):
+            raise ValueError("lists in lists")
         given = np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
         raise DatasetError(f"{what} must be a list of whole numbers; the file is damaged or of another kind") from error
@@ -230,6 +232,13 @@ def whole_numbers(values: Any, what: str, shape: tuple[int, ...] = (-1,)) -> Int
     numbers = given.astype(np.int64)
     numbers.setflags(write=False)
     return numbers
+
+
+def _nests_as(values: Any, shape: tuple[int, ...]) -> bool:
+    """Whether lists have this shape: a small file can hold lists in lists that numpy would unfold without end."""
+    if not isinstance(values, (list, tuple)) or not values:
+        return True
+    return bool(shape) and shape[0] in (-1, len(values)) and all(_nests_as(value, shape[1:]) for value in values)
 
 
 def _written(shape: tuple[int, ...]) -> str:
