@@ -237,7 +237,7 @@ def whole_numbers(values: Any, what: str, shape: tuple[int, ...] = (-1,)) -> Int
 def _nests_as(values: Any, shape: tuple[int, ...]) -> bool:
     """Whether lists have this shape: a small file can hold lists in lists that numpy would unfold without end."""
     if not isinstance(values, (list, tuple)) or not values:
-        return True
+        return not isinstance(values, bool)
     return bool(shape) and shape[0] in (-1, len(values)) and all(_nests_as(value, shape[1:]) for value in values)
 
 
