@@ -1,0 +1,194 @@
+"""superfeat reproduce: the paper's tables and figures, measured again."""
+
+import csv
+import html
+import io
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from superfeat.cli.terminal import Progress, json_option, print_result, workers_option
+
+if TYPE_CHECKING:
+    from superfeat.reproduce.catalogue import Reproduced
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--size", type=click.Choice(["mini", "paper"]), default="mini", show_default=True)
+@click.option("--images", type=PATH, help="mini: photos, one sub-folder per thing; paper: the benchmarks' folder.")
+@click.option("--imagenet", type=PATH, help="paper: ImageNet, one sub-folder per class, for variants of LIT.")
+@click.option("--weights", "-w", help="Begin with this pretrained network. [default: pretrain one]")
+@click.option("--output", "-o", type=PATH, help="Folder for numbers and pictures; what is made is used again.")
+@click.option("--list", "list_names", is_flag=True, help="Name all tables and figures.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
+@workers_option
+@json_option
+def reproduce(
+    names: tuple[str, ...], size: str, images: Path | None, imagenet: Path | None, weights: str | None,
+    output: Path | None, list_names: bool, device: str, workers: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Measure tables and figures of the paper again: NAMES of them, or `all`.
+
+    `--size mini` takes minutes on drawn landmarks (or your photos); `--size paper` is the real recipe and data.
+    """
+    from superfeat.reproduce.catalogue import choose
+
+    if list_names:
+        print_result(_catalogue(), as_json, _list)
+        return
+    chosen = choose(names)
+    if not chosen or output is None:
+        raise click.UsageError("give NAMES (or 'all') and --output; --list names them")
+    from superfeat.extraction import keep_memory
+    from superfeat.reproduce.catalogue import reproduce as measure
+    from superfeat.reproduce.sizes import read_size
+    from superfeat.reproduce.study import Study
+
+    keep_memory()
+    follow = _Follow()
+    study = Study(
+        read_size(size), output / f"work-{size}", images=images, imagenet=imagenet, weights=weights, workers=workers,
+        device=device, on_progress=follow,
+    )  # fmt: skip
+    made = []
+    for name in chosen:
+        found = measure(name, study)
+        follow.end()
+        made.append(_write(found, output / size / name, _command(name, size, images, imagenet, weights, output)))
+        if not as_json:
+            click.echo("\n".join(_lines(made[-1])))
+    _write_page(made, output / size / "index.html")
+    print_result({"output": str(output / size), "made": made}, as_json, _end)
+
+
+class _Follow:
+    """Progress by what is being done."""
+
+    def __init__(self) -> None:
+        self.what, self.progress = "", Progress("", None)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what != self.what or total != self.progress.total:
+            self.end()
+            self.what, self.progress = what, Progress(what, total)
+        self.progress.at(done)
+
+    def end(self) -> None:
+        self.progress.done()
+
+
+def _command(
+    name: str, size: str, images: Path | None, imagenet: Path | None, weights: str | None, output: Path
+) -> str:
+    given = {"--images": images, "--imagenet": imagenet, "--weights": weights, "--output": output}
+    parts = ["superfeat", "reproduce", name, "--size", size]
+    parts += [text for option, value in given.items() if value is not None for text in (option, str(value))]
+    return shlex.join(parts)
+
+
+def _write(found: "Reproduced", folder: Path, command: str) -> dict[str, Any]:
+    """numbers.json, numbers.csv and picture.png; the paper's values stand beside ours."""
+    from superfeat.store import write_file, write_json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = found.outcome
+    record = {
+        "name": found.name, "title": found.paper["title"], "command": command, "claim": found.paper["claim"],
+        "finding": outcome.finding, "agrees": bool(outcome.agrees), "seconds": round(found.seconds, 1),
+        "ours": {"columns": list(outcome.columns), "rows": [list(row) for row in outcome.rows]}, "paper": found.paper,
+    }  # fmt: skip
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["source", *outcome.columns])
+    writer.writerows(["ours", *row] for row in outcome.rows)
+    if "columns" in found.paper:
+        writer.writerow(["source", *found.paper["columns"]])
+        writer.writerows(["paper", *row] for row in found.paper["rows"])
+    write_json(folder / "numbers.json", json.loads(json.dumps(record)))
+    write_file(folder / "numbers.csv", text.getvalue().encode())
+    _draw(found, folder / "picture.png")
+    return {**record, "folder": str(folder)}
+
+
+def _draw(found: "Reproduced", path: Path) -> None:
+    from superfeat.plots import draw_bars, draw_curves, draw_matrices, draw_photos
+
+    outcome = found.outcome
+    if outcome.photos:
+        rows, columns = outcome.photo_titles
+        draw_photos(outcome.photos, path, row_titles=rows, column_titles=columns, note=outcome.finding)
+    elif outcome.matrices:
+        draw_matrices(outcome.matrices, path, note=outcome.finding)
+    elif outcome.bars:
+        draw_bars(outcome.panels, path)
+    else:
+        draw_curves(outcome.panels, path)
+
+
+def _lines(record: Mapping[str, Any]) -> Iterable[str]:
+    yield f"{record['name']}: {record['title']}"
+    yield f"  the paper: {record['claim']}"
+    yield f"  here: {record['finding']} ({'as' if record['agrees'] else 'not as'} in the paper)"
+    yield f"  {record['folder']}/picture.png"
+
+
+def _write_page(made: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """A page with all pictures, what the paper says and what was found."""
+    from superfeat.store import write_file
+
+    parts = []
+    for record in made:
+        verdict = "As in the paper" if record["agrees"] else "Not as in the paper"
+        title, claim, finding, command, name = (
+            html.escape(str(record[key])) for key in ("title", "claim", "finding", "command", "name")
+        )
+        parts.append(
+            f'<section id="{name}"><h2>{name}: {title}</h2><p><b>The paper:</b> {claim}.</p>'
+            f'<p><b>Here:</b> {finding}. <span class="{"yes" if record["agrees"] else "no"}">{verdict}.</span></p>'
+            f'<img src="{name}/picture.png" alt="{title}: {finding}"><p><code>{command}</code> · <a '
+            f'href="{name}/numbers.csv">numbers.csv</a> · <a href="{name}/numbers.json">numbers.json</a></p></section>'
+        )
+    write_file(path, PAGE.replace("PARTS", "\n".join(parts)).encode())
+
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>The paper, measured again</title>
+<style>
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+img { max-width: 100%; background: white; border-radius: 6px; }
+section { border-top: 1px solid #8886; padding: 1rem 0; }
+.yes { color: #00805a; font-weight: 600; } .no { color: #c04a00; font-weight: 600; }
+code { overflow-wrap: anywhere; }
+</style>
+<h1>The paper, measured again</h1>
+PARTS
+</html>
+"""
+
+
+def _end(result: Mapping[str, Any]) -> Iterable[str]:
+    agree = sum(record["agrees"] for record in result["made"])
+    yield f"{agree} of {len(result['made'])} as in the paper; all together: {result['output']}/index.html"
+
+
+def _catalogue() -> dict[str, Any]:
+    from superfeat.reproduce.catalogue import NAMES, NOT_MEASURED
+    from superfeat.reproduce.outcome import published
+
+    return {"measured": {name: published(name)["title"] for name in NAMES}, "not measured": NOT_MEASURED}
+
+
+def _list(result: Mapping[str, Any]) -> Iterable[str]:
+    for name, title in result["measured"].items():
+        yield f"{name:24} {title}"
+    for name, reason in result["not measured"].items():
+        yield f"{name:24} (not measured: {reason})"

@@ -1,0 +1,42 @@
+"""Figure 1: what super-features look at: the attention maps of five IDs on three photos, the first two of one thing."""
+
+import numpy as np
+
+from superfeat.analyses import attention_of_ids, strongest_ids
+from superfeat.figures import Picture
+from superfeat.images import Photo, read_image
+from superfeat.reproduce.outcome import Outcome
+from superfeat.reproduce.study import Study
+
+IDS = 5
+
+
+def run(study: Study) -> Outcome:
+    """The strongest IDs on two photos of one thing and one of another."""
+    network = study.train().network
+    config = study.size.evaluation.extract
+    photos = _photos(study)
+    ids = strongest_ids(network, photos, IDS, config)
+    rows, pictures = [], []
+    maps = []
+    for photo, seen in zip(photos, attention_of_ids(network, photos, ids, config), strict=True):
+        pixels = read_image(photo.path, max_side=config.max_side, upright=config.upright, box=photo.box)
+        pictures.append([Picture(pixels), *(Picture(pixels, attention) for attention in seen.maps)])
+        rows += [
+            [photo.name, id, *region] for id, region in zip(ids, np.asarray(seen.regions, float).tolist(), strict=True)
+        ]
+        maps.append(seen.vectors)
+    units = [vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in maps]
+    same = float((units[0] * units[1]).sum(axis=1).mean())
+    other = float((units[0] * units[2]).sum(axis=1).mean())
+    finding = f"mean cosine of these IDs' features: {same:.2f} on the photos of one thing, {other:.2f} to the other's"
+    titles = ([photo.name for photo in photos], ["photo", *(f"ID {id}" for id in ids)])
+    columns = ["photo", "id", "x", "y", "spread x", "spread y"]
+    return Outcome(columns, rows, finding, agrees=same > other, photos=pictures, photo_titles=titles)
+
+
+def _photos(study: Study) -> list[Photo]:
+    test = study.tests[min(1, len(study.tests) - 1)]
+    first = test.queries[0]
+    other = next(query for query in test.queries if not set(query.positives) & {*first.positives, *first.junk})
+    return [first.photo, test.photos[first.positives[0]], other.photo]
