@@ -31,6 +31,9 @@ CHECKED = (
     "superfeat.training.mining",
     "superfeat.training.objective",
     "superfeat.training.inputs",
+    "superfeat.evaluation.judge",
+    "superfeat.evaluation.stages",
+    "superfeat.analyses",
 )
 # The tower lets an int pass for a float, as every type checker does.
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")

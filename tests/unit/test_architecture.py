@@ -13,7 +13,7 @@ import superfeat
 PACKAGE = Path(superfeat.__file__).parent
 # From the first words to the last edge; a module may import from its own group and from those before it.
 GROUPS = {
-    "words": ("errors", "config", "features"),
+    "words": ("errors", "config", "features", "figures"),
     "sums": ("nets", "losses", "metrics", "threads", "kernel", "postings", "nearest"),
     "goods": (
         "images",

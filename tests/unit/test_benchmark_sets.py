@@ -419,7 +419,7 @@ def test_huge_gnd_files_are_refused(tmp_path: Path) -> None:
     deep: Any = []
     for _ in range(200):
         deep = [deep]
-    with pytest.raises(DatasetError, match="'easy' must be .*whole numbers"):
+    with pytest.raises(DatasetError, match=r"'easy' must be .*whole numbers"):
         read(tmp_path, truth(easy=deep))
 
 

@@ -5,10 +5,12 @@ import warnings
 import click
 
 import superfeat
+from superfeat.cli.analyze import analyze
 from superfeat.cli.artefacts import info, verify
 from superfeat.cli.evaluate import evaluate
 from superfeat.cli.extract import extract
 from superfeat.cli.index import codebook, compact, delete, index, merge
+from superfeat.cli.reproduce import reproduce
 from superfeat.cli.search import search
 from superfeat.cli.terminal import Group
 from superfeat.cli.train import draw, pretrain, train
@@ -25,7 +27,8 @@ def main(debug: bool) -> None:
 
 
 VERBS = (
-    extract, codebook, index, search, delete, compact, merge, train, pretrain, draw, evaluate, info, verify, weights,
+    extract, codebook, index, search, delete, compact, merge, train, pretrain, draw, evaluate, analyze, reproduce, info,
+    verify, weights,
 )  # fmt: skip
 for command in VERBS:
     main.add_command(command)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from superfeat.cli.terminal import Progress, json_option, print_result, workers_option
-from superfeat.config import PROFILES, EvaluateConfig, overlay, parse_assignment
+from superfeat.config import PROFILES, EvaluateConfig, as_dict, overlay, parse_assignment
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -77,15 +77,9 @@ def evaluate(
 
 def _config(profile: str, assignments: Iterable[str], test: "RetrievalSet") -> EvaluateConfig:
     """Published images are read as stored, as their boxes are; photos of a folder are turned upright."""
-    settings = overlay(EvaluateConfig(), {"extract": _as_dict(PROFILES[profile])})
+    settings = overlay(EvaluateConfig(), {"extract": as_dict(PROFILES[profile])})
     settings = overlay(settings, {"extract.upright": not test.files})
     return overlay(settings, dict(parse_assignment(text) for text in assignments))
-
-
-def _as_dict(settings: Any) -> dict[str, Any]:
-    from superfeat.config import as_dict
-
-    return as_dict(settings)
 
 
 def _words(codebook: Path | None, photos: Sequence[str], config: EvaluateConfig) -> "Codebook | Sequence[Photo]":
@@ -107,10 +101,10 @@ def _words(codebook: Path | None, photos: Sequence[str], config: EvaluateConfig)
 def _distractors(folder: Path | None) -> "Sequence[Photo]":
     if folder is None:
         return ()
-    from superfeat.datasets.revisited import R1M_FILE, read_distractors
+    from superfeat.datasets.revisited import DISTRACTORS, places, read_distractors
     from superfeat.images import list_photos
 
-    if any((place / R1M_FILE).is_file() for place in (folder, folder / "revisitop1m")):
+    if any((place / f"{DISTRACTORS}.txt").is_file() for place in places(folder, DISTRACTORS)):
         return read_distractors(folder)
     return list_photos([folder]).photos
 
@@ -131,9 +125,15 @@ def _follow(steps: "Iterator[Any]") -> "Evaluated":
 
 
 def _write_report(output: Path) -> str | None:
+    """The report's path; None, with a note, where the extra that draws it is missing: the scores are there anyway."""
+    from superfeat.errors import MissingExtraError
     from superfeat.report import write_report
 
-    return str(write_report(output))
+    try:
+        return str(write_report(output))
+    except MissingExtraError as error:
+        click.echo(f"note: {error}", err=True)
+        return None
 
 
 def _summary(found: "Evaluated") -> dict[str, Any]:
@@ -158,7 +158,8 @@ def _report(result: Mapping[str, Any]) -> Iterable[str]:
     if "ns" in result:
         yield f"  N-S score {result['ns']:.3f} of 4"
     yield from (f"  {line}" for line in in_words(result["card"]))
-    yield f"  report: {result['report']}"
+    if result["report"]:
+        yield f"  report: {result['report']}"
 
 
 def _compare(first: Path, second: Path) -> dict[str, Any]:

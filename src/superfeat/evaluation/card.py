@@ -72,7 +72,7 @@ def _dataset(
         "queries_without_positives": test.left_out,
         "missing": list(missing),
         "crop": f"{boxes} of {len(test.queries)} queries are cropped to their boxes before they are limited in size",
-        "exif": "turned upright by the EXIF tag, except queries with boxes" if config.extract.upright else "as stored",
+        "exif": "turned upright by the EXIF tag, except queries with boxes" if config.extract.upright else "read as stored",
     }
 
 
@@ -114,7 +114,7 @@ def in_words(card: Mapping[str, Any]) -> Iterator[str]:
         + (f" and {data['distractors']} distractors." if data["distractors"] else ".")
     )
     missing = data["missing"]
-    yield f"{data['crop'][0].upper()}{data['crop'][1:]}; images are read {data['exif']}; " + (
+    yield f"{data['crop'][0].upper()}{data['crop'][1:]}; images are {data['exif']}; " + (
         f"{len(missing)} could not be read: {', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}."
         if missing
         else "none is missing."
