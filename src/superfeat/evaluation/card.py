@@ -60,6 +60,7 @@ def _dataset(
     test: RetrievalSet, distractors: Sequence[Photo], missing: Sequence[str], config: EvaluateConfig
 ) -> dict[str, Any]:
     boxes = sum(query.photo.box is not None for query in test.queries)
+    upright = "turned upright by the EXIF tag, except queries with boxes"
     return {
         "name": test.name,
         "protocol": test.protocol,
@@ -72,7 +73,7 @@ def _dataset(
         "queries_without_positives": test.left_out,
         "missing": list(missing),
         "crop": f"{boxes} of {len(test.queries)} queries are cropped to their boxes before they are limited in size",
-        "exif": "turned upright by the EXIF tag, except queries with boxes" if config.extract.upright else "read as stored",
+        "exif": upright if config.extract.upright else "read as stored",
     }
 
 
