@@ -1,11 +1,12 @@
 """The benchmarks still run, and what they compare still agrees. Their timings are not looked at."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import search, train
+from benchmarks import evaluate, search, train
 from benchmarks.extraction import seeded_network
 from benchmarks.plain import PlainFire
 
@@ -57,3 +58,22 @@ def test_the_assignment_benchmark_checks_its_answers(tmp_path: Path) -> None:
     assign.main(["--words", "512", "--features", "40", "--rounds", "1", "--json", str(tmp_path / "out.json")])
     result = json.loads((tmp_path / "out.json").read_text())
     assert [row["same_answers"] for row in result["results"]] == [1.0, 1.0]
+
+
+def test_the_evaluation_benchmark_finds_its_things(tmp_path: Path) -> None:
+    found = evaluate.measure(tmp_path, 60, 5, 20, 32)
+    assert found["images"] == 60
+    assert found["map"] > 90
+    assert set(found["seconds"]) == {"writing features", "codebook", "index", "search", "score"}
+
+
+def test_documents_name_benchmarks_as_they_are_started() -> None:
+    """As modules: a script inside a folder does not find its neighbours."""
+    root = Path(__file__).parents[2]
+    named = set()
+    for path in [root / "README.md", *(root / "docs").glob("*.md"), *(root / "benchmarks").glob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        assert "python benchmarks/" not in text, path
+        named |= set(re.findall(r"python -m benchmarks\.(\w+)", text))
+    assert named
+    assert all((root / "benchmarks" / f"{name}.py").is_file() for name in named)
