@@ -94,7 +94,7 @@ def measure(folder: Path, images: int, queries: int, features: int, words: int) 
     sample = (store[str(number)] for number in range(min(images, CODEBOOK_IMAGES)))
     codebook = train_codebook(sample, CodebookConfig(words=words, rounds=5))
     seconds["codebook"], began = time.monotonic() - began, time.monotonic()
-    steps = build_index(None, store, test, (), codebook, folder / "index", config, None, "cpu")  # type: ignore[arg-type]
+    steps = build_index(None, store, test, (), codebook, folder / "index", config, None, "cpu")
     done = sum(isinstance(step, Step) for step in steps)
     assert done == images
     seconds["index"], began = time.monotonic() - began, time.monotonic()

@@ -125,10 +125,13 @@ def learn_codebook(
 
 
 def build_index(
-    network: Network, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo], codebook: Codebook,
+    network: Network | None, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo], codebook: Codebook,
     folder: Path, config: EvaluateConfig, workers: int | None, device: str,
 ) -> Iterator[Step | Skipped]:  # fmt: skip
-    """Adds the database, then the distractors, whose features are not kept: memory holds a few images at a time."""
+    """Adds the database, then the distractors, whose features are not kept: memory holds a few images at a time.
+
+    Only distractors need the network.
+    """
     index = Index.open(folder) if folder.exists() else _create(folder, codebook, config, store)
     total = len(test.photos) + len(distractors)
     database = {photo.name for photo in unique_names(test.photos)}
@@ -137,6 +140,7 @@ def build_index(
         yield Step("index", done, total)
     others = [dataclasses.replace(photo, name=DISTRACTOR + photo.name) for photo in distractors]
     if others:
+        assert network is not None
         there = len(index)
         outcomes = index_photos(index, network, others, config.extract, workers=workers, device=device)
         for done, outcome in enumerate(outcomes, there + 1):
