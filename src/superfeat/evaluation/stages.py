@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float32, Float64
 
 from superfeat.codebook import Codebook, train_codebook
 from superfeat.config import EvaluateConfig, as_dict
@@ -29,7 +29,7 @@ from superfeat.weights import Network
 from superfeat.weights.named import cache_folder
 
 LEAST_FEATURES_PER_WORD = 4
-ROWS = 1 << 16  # global vectors compared at once
+ROWS, QUERIES = 1 << 16, 16  # global vectors, and queries, compared at once
 DISTRACTOR = "distractor/"  # how their names begin in an index, so that none is taken for a photo of the set
 
 
@@ -198,19 +198,28 @@ def search_pooled(
         there = {entry.name for entry in more.entries}
         own = len(test.photos)
         named += [(own + number, more, photo.name) for number, photo in enumerate(distractors) if photo.name in there]
-    numbers: Int64[np.ndarray, images] = np.asarray([number for number, _, _ in named], np.int64)
+    numbers = np.asarray([number for number, _, _ in named], np.int64)
+    vectors = np.empty((len(named), int(store.manifest["dim"])), np.float32)
+    for row, (_, place, name) in enumerate(named):
+        vectors[row] = place[name].vectors[0]
     grades = grades_of(test)
-    features = list(_queries(store, test))
-    asked = np.stack([one.vectors[0] for one in features if one is not None]).astype(np.float64)
-    scores: Float64[np.ndarray, "queries images"] = np.empty((len(asked), len(named)))
-    for begin in range(0, len(named), ROWS):
-        block = np.stack([place[name].vectors[0] for _, place, name in named[begin : begin + ROWS]])
-        scores[:, begin : begin + ROWS] = asked @ block.T.astype(np.float64)
-    rows = iter(scores)
-    for query, one in zip(test.queries, features, strict=True):
-        if one is None:
-            yield None
-            continue
-        row = next(rows)
-        order = np.argsort(-row, kind="stable")
-        yield answer(query, grades, numbers[order], row[order])
+    asked = list(zip(test.queries, _queries(store, test), strict=True))
+    for begin in range(0, len(asked), QUERIES):
+        part = asked[begin : begin + QUERIES]
+        cosines = iter(_cosines([one.vectors[0] for _, one in part if one is not None], vectors))
+        for query, one in part:
+            if one is None:
+                yield None
+                continue
+            scores = next(cosines)
+            order = np.argsort(-scores, kind="stable")
+            yield answer(query, grades, numbers[order], scores[order])
+
+
+def _cosines(
+    asked: Sequence[Float32[np.ndarray, " dim"]], vectors: Float32[np.ndarray, "images dim"]
+) -> Float64[np.ndarray, "queries images"]:
+    """In double precision, a block of images at a time."""
+    queries = np.stack(asked).astype(np.float64) if asked else np.empty((0, vectors.shape[1]))
+    blocks = [queries @ vectors[begin : begin + ROWS].T.astype(np.float64) for begin in range(0, len(vectors), ROWS)]
+    return np.concatenate([np.empty((len(queries), 0)), *blocks], axis=1)
