@@ -26,6 +26,7 @@ from superfeat.threads import all_cores
 FORMAT = "superfeat-codebook"
 VERSION = 1
 POINTS_AT_ONCE = 1 << 16  # between two progress reports
+LEAST_FEATURES_PER_WORD = 4
 SPLIT = 1 / 1024  # how far the two halves of a split word move apart, as a share of its values
 
 Vectors = Float32[np.ndarray, "n dim"]
@@ -131,6 +132,11 @@ class Round:
     rounds: int
     done: int
     points: int
+
+
+def words_for(features: int, wanted: int) -> int:
+    """As many words as wanted, or as there are features for."""
+    return max(1, min(wanted, features // LEAST_FEATURES_PER_WORD))
 
 
 def train_codebook(

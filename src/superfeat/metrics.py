@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int, Int64
+from jaxtyping import Float64, Int, Int64
 
 DEPTHS = (1, 5, 10)  # of mP@k
 GRADES = {  # which answers count, and which are passed over
@@ -90,7 +90,7 @@ def score(
     each = [precision_of_ranks(places, count) for places, count in zip(ranks, wanted, strict=True)]
     at = np.asarray([precisions_at(*query, depths) for query in zip(ranks, wanted, strict=True)], np.float64)
     at = at.reshape(len(each), len(depths))
-    asked: Bool[np.ndarray, queries] = np.asarray(wanted, np.int64) > 0
+    asked = np.asarray(wanted, np.int64) > 0
     means = at[asked].mean(axis=0) if asked.any() else np.full(len(depths), np.nan)
     return {
         "map": mean_average_precision(each),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from superfeat.codebook import Codebook, train_codebook
+from superfeat.codebook import Codebook, train_codebook, words_for
 from superfeat.config import EvaluateConfig, as_dict
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.errors import DatasetError
@@ -28,7 +28,6 @@ from superfeat.threads import all_cores
 from superfeat.weights import Network
 from superfeat.weights.named import cache_folder
 
-LEAST_FEATURES_PER_WORD = 4
 ROWS, QUERIES = 1 << 16, 16  # global vectors, and queries, compared at once
 DISTRACTOR = "distractor/"  # how their names begin in an index, so that none is taken for a photo of the set
 
@@ -110,7 +109,7 @@ def learn_codebook(
         store = FeatureStore(folder / "features")
         yield Step("k-means", 0, 1)
         found = sum(entry.count for entry in store.entries)
-        words = max(1, min(config.codebook.words, found // LEAST_FEATURES_PER_WORD))
+        words = words_for(found, config.codebook.words)
         codebook = train_codebook(
             store, config.codebook, words=words, work=folder / "k-means", workers=workers or all_cores()
         )

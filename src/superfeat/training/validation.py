@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from superfeat.codebook import Codebook, train_codebook
+from superfeat.codebook import Codebook, train_codebook, words_for
 from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, ValidationConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.extraction import extract
@@ -17,7 +17,6 @@ from superfeat.index import Index
 from superfeat.metrics import average_precision, mean_average_precision
 from superfeat.weights import Network
 
-LEAST_FEATURES_PER_WORD = 4
 BATCH = 64  # images that share one wait for the disk
 Look = tuple[Path, Box | None]  # which part of which file
 
@@ -59,9 +58,7 @@ def validate(
 
 
 def _learn_codebook(samples: list[np.ndarray], config: CodebookConfig, work: Path, workers: int | None) -> Codebook:
-    """As many words as the recipe says, or as the photos give features for."""
-    found = sum(len(vectors) for vectors in samples)
-    words = max(1, min(config.words, found // LEAST_FEATURES_PER_WORD))
+    words = words_for(sum(len(vectors) for vectors in samples), config.words)
     return train_codebook(samples, config, words=words, work=work, workers=workers)
 
 
