@@ -9,13 +9,14 @@ from superfeat.reproduce.outcome import Outcome
 from superfeat.reproduce.study import Study
 
 IDS = 5
+ROWS = ("a photo", "the same thing", "another thing")
 
 
 def run(study: Study) -> Outcome:
     """The strongest IDs on two photos of one thing and one of another."""
     network = study.train().network
     config = study.size.evaluation.extract
-    photos = _photos(study)
+    photos = three_photos(study)
     ids = strongest_ids(network, photos, IDS, config)
     rows, pictures = [], []
     maps = []
@@ -30,12 +31,13 @@ def run(study: Study) -> Outcome:
     same = float((units[0] * units[1]).sum(axis=1).mean())
     other = float((units[0] * units[2]).sum(axis=1).mean())
     finding = f"mean cosine of these IDs' features: {same:.2f} on the photos of one thing, {other:.2f} to the other's"
-    titles = ([photo.name for photo in photos], ["photo", *(f"ID {id}" for id in ids)])
+    titles = (ROWS, ["photo", *(f"ID {id}" for id in ids)])
     columns = ["photo", "id", "x", "y", "spread x", "spread y"]
     return Outcome(columns, rows, finding, agrees=same > other, photos=pictures, photo_titles=titles)
 
 
-def _photos(study: Study) -> list[Photo]:
+def three_photos(study: Study) -> list[Photo]:
+    """A query, a photo of the same thing, and one of another."""
     test = study.tests[min(1, len(study.tests) - 1)]
     first = test.queries[0]
     other = next(query for query in test.queries if not set(query.positives) & {*first.positives, *first.junk})

@@ -5,7 +5,7 @@ import numpy as np
 from superfeat.analyses import attention_over_scales, strongest_ids
 from superfeat.figures import Picture
 from superfeat.images import read_image
-from superfeat.reproduce.figure_attention import _photos
+from superfeat.reproduce.figure_attention import ROWS, three_photos
 from superfeat.reproduce.outcome import Outcome
 from superfeat.reproduce.study import Study
 
@@ -16,7 +16,7 @@ def run(study: Study) -> Outcome:
     config = study.size.evaluation.extract
     rows, pictures, drift = [], [], []
     scales = sorted(config.scales)
-    photos = _photos(study)
+    photos = three_photos(study)
     for photo in photos:
         id = strongest_ids(network, [photo], 1, config)[0]
         pixels = read_image(photo.path, max_side=config.max_side, upright=config.upright, box=photo.box)
@@ -27,6 +27,6 @@ def run(study: Study) -> Outcome:
         drift.append(float(np.linalg.norm(places - places.mean(axis=0), axis=1).mean()))
     moved = float(np.mean(drift))
     finding = f"over the scales the centre of a map moves by {moved:.3f} of the image's side"
-    titles = ([photo.name for photo in photos], [f"scale {scale:g}" for scale in scales])
+    titles = (ROWS, [f"scale {scale:g}" for scale in scales])
     columns = ["photo", "id", "scale", "x", "y"]
     return Outcome(columns, rows, finding, agrees=moved < 0.1, photos=pictures, photo_titles=titles)

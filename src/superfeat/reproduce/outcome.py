@@ -16,6 +16,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+SHORT = {  # what stands below a bar
+    "reciprocal": "recipr.", "ratio_test": "ratio", "same_id": "ID", "global_loss": "global",
+    "attention_loss": "attn", "super_loss": "super",
+}  # fmt: skip
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
@@ -68,7 +73,7 @@ def _bars(
 def label(names: Sequence[str], values: Sequence[Any]) -> str:
     """A row's settings in few words: what is on, or the value."""
     if all(isinstance(value, bool) for value in values):
-        on = [name.replace("_", " ") for name, value in zip(names, values, strict=True) if value]
+        on = [SHORT.get(name, name) for name, value in zip(names, values, strict=True) if value]
         return " + ".join(on) or "none"
     return ", ".join(str(value) for value in values)
 
