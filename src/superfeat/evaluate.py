@@ -7,13 +7,13 @@ import contextlib
 import dataclasses
 import io
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from superfeat.codebook import Codebook
+from superfeat.codebook import Codebook, Round
 from superfeat.config import EvaluateConfig, as_dict
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import missing_photos
@@ -64,14 +64,16 @@ def evaluate(
     network: Network, test: RetrievalSet, output: str | Path, config: EvaluateConfig = EvaluateConfig(),  # noqa: B008
     *, codebook: Codebook | Sequence[Photo] = (), distractors: Sequence[Photo] = (), features: Path | None = None,
     allow_missing: bool = False, workers: int | None = None, device: str = "cpu",
+    on_round: Callable[[Round], None] | None = None,
 ) -> Iterator[Step | Evaluated]:  # fmt: skip
     """Yields how far each stage is, and at the end what came out, which is also in the folder `output`.
 
     `codebook` is one, or the photos to learn it from. `features` is a features folder with the set's images, used in
-    place of extracting them. Distractors are searched among the photos and are never right.
+    place of extracting them. Distractors are searched among the photos and are never right. `on_round` is told how far
+    k-means is.
     """
     missing = _require_files(test, distractors, allow_missing)
-    run = _Run(Path(output), workers, device)
+    run = _Run(Path(output), workers, device, on_round)
     with run.writing(_facts(network, test, distractors, config)):
         if features is None:
             features = run.path / ("pooled" if config.method == "pooled" else "features")
@@ -108,10 +110,8 @@ def open_run(path: str | Path) -> Evaluated:
 class _Run:
     """The folder of a run: what it is of, its stages, how long each has taken, and what came out."""
 
-    def __init__(self, path: Path, workers: int | None, device: str) -> None:
-        self.path = path
-        self.workers = workers
-        self.device = device
+    def __init__(self, path: Path, workers: int | None, device: str, on_round: Callable[[Round], None] | None) -> None:
+        self.path, self.workers, self.device, self.on_round = path, workers, device, on_round
         self.seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
@@ -150,7 +150,7 @@ class _Run:
 
     def words(self, network: Network, photos: Sequence[Photo], config: EvaluateConfig) -> Steps[Codebook]:
         with self.timed("codebook"):
-            for step in learn_codebook(network, photos, config, self.workers, self.device):
+            for step in learn_codebook(network, photos, config, self.workers, self.device, self.on_round):
                 if isinstance(step, Codebook):
                     return step
                 yield step

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import Progress, json_option, print_result, workers_option
+from superfeat.cli.terminal import Follow, json_option, print_result, workers_option
 from superfeat.config import PROFILES, EvaluateConfig, as_dict, overlay, parse_assignment
 from superfeat.errors import SuperfeatError
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 PATH = click.Path(path_type=Path)
 DOING = {
-    "features": "extracting", "codebook features": "codebook: extracting", "k-means": "codebook: k-means",
-    "index": "indexing", "distractors": "distractors", "search": "searching",
+    "features": "extracting", "codebook features": "codebook: extracting", "index": "indexing",
+    "distractors": "distractors", "search": "searching",
 }  # fmt: skip
 
 
@@ -63,13 +63,14 @@ def evaluate(
     keep_memory()
     test = read_benchmark(dataset, images)
     config = _config(profile, assignments, test)
-    found = _follow(
-        run_evaluation(
-            load_network(weights), test, output, config, codebook=_words(codebook, codebook_images, config),
-            distractors=_distractors(distractors), features=features, allow_missing=allow_missing, workers=workers,
-            device=device,
-        )
+    follow = Follow()
+    steps = run_evaluation(
+        load_network(weights), test, output, config, codebook=_words(codebook, codebook_images, config),
+        distractors=_distractors(distractors), features=features, allow_missing=allow_missing, workers=workers,
+        device=device,
+        on_round=lambda at: follow(f"codebook: k-means, round {at.number} of {at.rounds}:", at.done, at.points),
     )  # fmt: skip
+    found = _last(steps, follow)
     report = _write_report(output)
     result = {"run": str(output), "report": report, **_summary(found), "card": found.card}
     print_result(result, as_json, _report)
@@ -109,18 +110,15 @@ def _distractors(folder: Path | None) -> "Sequence[Photo]":
     return list_photos([folder]).photos
 
 
-def _follow(steps: "Iterator[Any]") -> "Evaluated":
+def _last(steps: "Iterator[Any]", follow: Follow) -> "Evaluated":
+    """Shows how far a run is, and returns what came out."""
     from superfeat.evaluate import Evaluated
 
-    progress, stage = Progress("", None), ""
     for step in steps:
         if isinstance(step, Evaluated):
-            progress.done()
+            follow.end()
             return step
-        if step.stage != stage:
-            progress.done()
-            progress, stage = Progress(DOING[step.stage], step.total), step.stage
-        progress.at(step.done)
+        follow(DOING[step.stage], step.done, step.total)
     raise AssertionError("a run ends with its scores")
 
 

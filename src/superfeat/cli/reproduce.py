@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import Progress, json_option, print_result, workers_option
+from superfeat.cli.terminal import Follow, json_option, print_result, workers_option
 
 if TYPE_CHECKING:
     from superfeat.reproduce.catalogue import Reproduced
@@ -52,7 +52,7 @@ def reproduce(
     from superfeat.reproduce.study import Study
 
     keep_memory()
-    follow = _Follow()
+    follow = Follow()
     study = Study(
         read_size(size), output / f"work-{size}", images=images, imagenet=imagenet, weights=weights, workers=workers,
         device=device, on_progress=follow,
@@ -66,22 +66,6 @@ def reproduce(
             click.echo("\n".join(_lines(made[-1])))
     _write_page(made, output / size / "index.html")
     print_result({"output": str(output / size), "made": made}, as_json, _end)
-
-
-class _Follow:
-    """Progress by what is being done."""
-
-    def __init__(self) -> None:
-        self.what, self.progress = "", Progress("", None)
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if what != self.what or total != self.progress.total:
-            self.end()
-            self.what, self.progress = what, Progress(what, total)
-        self.progress.at(done)
-
-    def end(self) -> None:
-        self.progress.done()
 
 
 def _command(

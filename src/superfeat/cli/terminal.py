@@ -112,3 +112,21 @@ class Progress:
             line += f", about {left / 60:.0f} min left" if left > 90 else f", about {left:.0f} s left"
         line += f"  {name}"
         click.echo(f"\r\x1b[K{line[:100]}" if self.terminal else line, err=True, nl=not self.terminal)
+
+
+class Follow:
+    """Progress of one thing after another, each with its own line."""
+
+    def __init__(self) -> None:
+        self.what, self.progress = "", Progress("", None)
+
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """`done` of `total` of what is going on."""
+        if what != self.what or total != self.progress.total or done < self.progress.position:
+            self.end()
+            self.what, self.progress = what, Progress(what, total)
+        self.progress.at(done, note)
+
+    def end(self) -> None:
+        """Takes the line away."""
+        self.progress.done()

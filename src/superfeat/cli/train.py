@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from superfeat.cli.terminal import Progress, json_option, print_result, tree, workers_option
+from superfeat.cli.terminal import Follow, Progress, json_option, print_result, tree, workers_option
 from superfeat.config import DataConfig
 
 if TYPE_CHECKING:
@@ -221,19 +221,16 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
 
 def _follow(events: "Iterable[Event]", as_json: bool) -> "Event":
     """Shows how far a run is; lines of epochs and validations stay. Returns its last event."""
-    progress, stage, last = Progress("", None), "", None
+    follow, last = Follow(), None
     for event in events:
         last = event
         if event.stage in DOING:
-            if event.stage != stage or event.total != progress.total or event.done < progress.position:
-                progress.done()
-                progress, stage = Progress(DOING[event.stage], event.total), event.stage
             loss = event.facts.get("loss")
-            progress.at(event.done, "" if loss is None else f"loss {loss:.4f}")
+            follow(DOING[event.stage], event.done, event.total, "" if loss is None else f"loss {loss:.4f}")
         elif event.stage in ("epoch", "validation") and not as_json and _first_rank():
-            progress.done()
+            follow.end()
             click.echo(_line(event), err=True)
-    progress.done()
+    follow.end()
     if last is None or last.stage == "stopped":
         raise KeyboardInterrupt
     return last

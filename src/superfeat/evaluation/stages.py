@@ -5,14 +5,14 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from superfeat.codebook import Codebook, train_codebook, words_for
+from superfeat.codebook import Codebook, Round, train_codebook, words_for
 from superfeat.config import EvaluateConfig, as_dict
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.errors import DatasetError
@@ -94,8 +94,9 @@ def codebook_key(network: Network, photos: Sequence[Photo], config: EvaluateConf
 
 
 def learn_codebook(
-    network: Network, photos: Sequence[Photo], config: EvaluateConfig, workers: int | None, device: str
-) -> Iterator[Step | Codebook]:
+    network: Network, photos: Sequence[Photo], config: EvaluateConfig, workers: int | None, device: str,
+    on_round: Callable[[Round], None] | None = None,
+) -> Iterator[Step | Codebook]:  # fmt: skip
     """k-means on the scale-1 features of the photos; at the end the codebook, which the cache keeps."""
     chosen = list(photos[: config.codebook_images])
     if not chosen:
@@ -107,12 +108,12 @@ def learn_codebook(
         for done, _ in enumerate(outcomes, 1):
             yield Step("codebook features", done, len(chosen))
         store = FeatureStore(folder / "features")
-        yield Step("k-means", 0, 1)
         found = sum(entry.count for entry in store.entries)
         words = words_for(found, config.codebook.words)
         codebook = train_codebook(
-            store, config.codebook, words=words, work=folder / "k-means", workers=workers or all_cores()
-        )
+            store, config.codebook, words=words, work=folder / "k-means", workers=workers or all_cores(),
+            on_progress=on_round,
+        )  # fmt: skip
         codebook.facts["images"] = len(store)
         codebook.save(folder / "codebook")
         for part in ("features", "k-means"):
