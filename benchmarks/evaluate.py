@@ -24,7 +24,7 @@ from superfeat.codebook import train_codebook
 from superfeat.config import CodebookConfig, EvaluateConfig, as_dict, overlay
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.evaluation.judge import Answer, judge
-from superfeat.evaluation.stages import Step, build_index, search_index
+from superfeat.evaluation.stages import Step, build_index, names_in, search_index
 from superfeat.feature_store import FeatureStore, feature_writer
 from superfeat.features import Features
 from superfeat.images import Photo
@@ -94,11 +94,12 @@ def measure(folder: Path, images: int, queries: int, features: int, words: int) 
     sample = (store[str(number)] for number in range(min(images, CODEBOOK_IMAGES)))
     codebook = train_codebook(sample, CodebookConfig(words=words, rounds=5))
     seconds["codebook"], began = time.monotonic() - began, time.monotonic()
-    steps = build_index(None, store, test, (), codebook, folder / "index", config, None, "cpu")
+    names = names_in(store, test)
+    steps = build_index(None, store, names, (), codebook, folder / "index", config, None, "cpu")
     done = sum(isinstance(step, Step) for step in steps)
     assert done == images
     seconds["index"], began = time.monotonic() - began, time.monotonic()
-    answers = [found for found in search_index(folder / "index", store, test, (), None) if found is not None]
+    answers = [found for found in search_index(folder / "index", store, names, test, (), None) if found is not None]
     seconds["search"], began = time.monotonic() - began, time.monotonic()
     assert all(isinstance(found, Answer) for found in answers)
     scores = judge(test, answers)

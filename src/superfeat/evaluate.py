@@ -5,6 +5,7 @@ A run is a folder. Whatever stage it was stopped in, the same call goes on with 
 
 import contextlib
 import dataclasses
+import hashlib
 import io
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -16,16 +17,19 @@ import numpy as np
 from superfeat.codebook import Codebook, Round
 from superfeat.config import EvaluateConfig, as_dict
 from superfeat.datasets.retrieval_set import RetrievalSet
-from superfeat.datasets.training_set import missing_photos
+from superfeat.datasets.training_set import listed, missing_photos
 from superfeat.errors import DatasetError, StoreError
 from superfeat.evaluation.card import in_words, make_card
 from superfeat.evaluation.judge import KEPT, Answer, judge
 from superfeat.evaluation.stages import (
+    Names,
     Step,
     build_index,
+    distractor_names,
     extract_set,
     learn_codebook,
-    query_names,
+    names_in,
+    renamed,
     search_index,
     search_pooled,
 )
@@ -47,7 +51,6 @@ from superfeat.weights import Network
 
 FORMAT = "superfeat-evaluation"
 VERSION = 1
-SHOWN = 3
 Result = TypeVar("Result")
 Steps = Generator[Step, None, Result]
 
@@ -72,7 +75,9 @@ def evaluate(
     place of extracting them. Distractors are searched among the photos and are never right. `on_round` is told how far
     k-means is.
     """
-    missing = _require_files(test, distractors, allow_missing)
+    _require_files(test, distractors, allow_missing)
+    if config.method == "asmk" and not isinstance(codebook, Codebook) and not codebook:
+        raise DatasetError("the codebook needs photos: give --codebook-images, photos of other things, or --codebook")
     run = _Run(Path(output), workers, device, on_round)
     with run.writing(_facts(network, test, distractors, config)):
         if features is None:
@@ -81,18 +86,19 @@ def evaluate(
                 yield from extract_set(network, test, features, config, workers, device)
         store = FeatureStore(features)
         _require_fitting(store, network, config)
-        missing += [entry.name for entry in store.skipped if entry.name not in missing]
+        names = names_in(store, test)
+        missing = _unread(store, names, test, allow_missing)
         words = index = None
         if config.method == "pooled":
-            yield from run.pool_distractors(network, distractors, config)
+            missing += yield from run.pool_distractors(network, distractors, config)
         else:
-            words = codebook if isinstance(codebook, Codebook) else (yield from run.words(network, codebook, config))
-            missing += yield from run.index(network, store, test, distractors, words, config)
+            words = yield from run.words(network, codebook, config)
+            missing += yield from run.index(network, store, names, distractors, words, config)
             index = Index.open(run.path / "index")
-        answers = yield from run.search(store, test, distractors, config)
-        test, answered = _answered(test, answers, allow_missing)
-        card = make_card(network, test, distractors, missing, config, words, index, run.seconds)
-        scores = judge(test, answered, distractors)
+        answers = yield from run.search(store, names, test, distractors, config)
+        test, answered = _answered(test, answers)
+        card = as_json(make_card(network, test, distractors, missing, config, words, index, run.seconds))
+        scores = as_json(judge(test, answered, distractors))
         run.finish(card, scores, answered)
     yield Evaluated(card, scores)
 
@@ -148,50 +154,60 @@ class _Run:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - began
             write_json(self.path / "seconds.json", self.seconds)
 
-    def words(self, network: Network, photos: Sequence[Photo], config: EvaluateConfig) -> Steps[Codebook]:
+    def words(self, network: Network, given: Codebook | Sequence[Photo], config: EvaluateConfig) -> Steps[Codebook]:
+        """The codebook that was given, or one learned from the photos that were."""
+        if isinstance(given, Codebook):
+            return given
         with self.timed("codebook"):
-            for step in learn_codebook(network, photos, config, self.workers, self.device, self.on_round):
+            for step in learn_codebook(network, given, config, self.workers, self.device, self.on_round):
                 if isinstance(step, Codebook):
                     return step
                 yield step
         raise AssertionError("learning ends with a codebook")
 
     def index(
-        self, network: Network, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo],
-        codebook: Codebook, config: EvaluateConfig,
+        self, network: Network, store: FeatureStore, names: Names, distractors: Sequence[Photo], codebook: Codebook,
+        config: EvaluateConfig,
     ) -> Steps[list[str]]:  # fmt: skip
         """Yields how far it is; returns the names of distractors that could not be read."""
         missing = []
+        plain = dict(zip(distractor_names(distractors), distractors, strict=True))
         with self.timed("index"):
             for step in build_index(
-                network, store, test, distractors, codebook, self.path / "index", config, self.workers, self.device
+                network, store, names, distractors, codebook, self.path / "index", config, self.workers, self.device
             ):
                 if isinstance(step, Step):
                     yield step
                 else:
-                    missing.append(step.name)
+                    missing.append(plain[step.name].name)
         return missing
 
-    def pool_distractors(self, network: Network, photos: Sequence[Photo], config: EvaluateConfig) -> Iterator[Step]:
-        if photos:
-            with self.timed("features"):
-                outcomes = pool_to(
-                    self.path / "pooled-distractors", network, photos, config.extract, workers=self.workers,
-                    device=self.device,
-                )  # fmt: skip
-                for done, _ in enumerate(outcomes, 1):
-                    yield Step("distractors", done, len(photos))
+    def pool_distractors(self, network: Network, photos: Sequence[Photo], config: EvaluateConfig) -> Steps[list[str]]:
+        """The same for global vectors."""
+        if not photos:
+            return []
+        folder = self.path / "pooled-distractors"
+        names = distractor_names(photos)
+        with self.timed("features"):
+            outcomes = pool_to(
+                folder, network, renamed(photos, names), config.extract, workers=self.workers, device=self.device
+            )
+            for done, _ in enumerate(outcomes, 1):
+                yield Step("distractors", done, len(photos))
+        skipped = {entry.name for entry in FeatureStore(folder).skipped}
+        return [photo.name for photo, name in zip(photos, names, strict=True) if name in skipped]
 
     def search(
-        self, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo], config: EvaluateConfig
-    ) -> Steps[list[Answer | None]]:
+        self, store: FeatureStore, names: Names, test: RetrievalSet, distractors: Sequence[Photo],
+        config: EvaluateConfig,
+    ) -> Steps[list[Answer | None]]:  # fmt: skip
         found: list[Answer | None] = []
         with self.timed("search"):
             if config.method == "pooled":
                 more = FeatureStore(self.path / "pooled-distractors") if distractors else None
-                answers = search_pooled(store, more, test, distractors)
+                answers = search_pooled(store, names, more, test, distractors)
             else:
-                answers = search_index(self.path / "index", store, test, distractors, self.workers)
+                answers = search_index(self.path / "index", store, names, test, distractors, self.workers)
             for answer in answers:
                 found.append(answer)
                 yield Step("search", len(found), len(test.queries))
@@ -222,6 +238,7 @@ def _facts(
     network: Network, test: RetrievalSet, distractors: Sequence[Photo], config: EvaluateConfig
 ) -> dict[str, Any]:
     """What must be the same for a run to be gone on with."""
+    asked = [(query.photo.name, query.photo.box, query.positives, query.junk, query.hard) for query in test.queries]
     return {
         "network": network.digest,
         "dataset": test.name,
@@ -229,21 +246,44 @@ def _facts(
         "queries": len(test.queries),
         "distractors": len(distractors),
         "settings": as_dict(config),
+        "names of images": _digest([(photo.name, photo.box) for photo in test.photos]),
+        "queries and their answers": _digest(asked),
+        "names of distractors": _digest([photo.name for photo in distractors]),
     }
 
 
-def _require_files(test: RetrievalSet, distractors: Sequence[Photo], allow_missing: bool) -> list[str]:
-    """Names of photos whose files are not there; DatasetError unless that is allowed."""
+def _digest(values: Sequence[Any]) -> str:
+    total = hashlib.sha256()
+    for value in values:
+        total.update(f"{value!r}\n".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()[:12]
+
+
+def _require_files(test: RetrievalSet, distractors: Sequence[Photo], allow_missing: bool) -> None:
+    """DatasetError if files are not there, unless that is allowed."""
     photos = [*test.photos, *(query.photo for query in test.queries), *distractors]
-    names = list(dict.fromkeys(missing_photos(photos)))
-    if names and not allow_missing:
-        shown = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+    names = [] if allow_missing else list(dict.fromkeys(missing_photos(photos, len(photos))))
+    if names:
         example = next(photo.path for photo in photos if photo.name == names[0])
         raise DatasetError(
-            f"{len(names)} photos of {test.name} are not there ({shown}; the first belongs at {example}): bring them, "
-            "or add --allow-missing, which counts them as not found and says so on the card"
+            f"{len(names)} photos of {test.name} are not there ({listed(names)}; the first belongs at {example}): "
+            "bring them, or add --allow-missing, which counts them as not found and says so on the card"
         )
-    return names
+
+
+def _unread(store: FeatureStore, names: Names, test: RetrievalSet, allow_missing: bool) -> list[str]:
+    """Names of photos that there are no features of; DatasetError unless that is allowed."""
+    known = {entry.name for entry in store.entries}
+    lost = {name: photo for name, photo in names.photos(test).items() if name not in known}
+    if lost and not allow_missing:
+        reasons = {entry.name: entry.skipped for entry in store.skipped}
+        first = next(iter(lost))
+        raise DatasetError(
+            f"{len(lost)} photos of {test.name} could not be used (the first is {lost[first].path}: "
+            f"{reasons.get(first) or f'not in {store.path}'}): repair them, or add --allow-missing, which counts them "
+            "as not found, leaves out queries among them, and says so on the card"
+        )
+    return list(dict.fromkeys(photo.name for photo in lost.values()))
 
 
 def _require_fitting(store: FeatureStore, network: Network, config: EvaluateConfig) -> None:
@@ -258,16 +298,10 @@ def _require_fitting(store: FeatureStore, network: Network, config: EvaluateConf
         raise StoreError(f"{store.path} was made with other settings ({different}); extract its features anew")
 
 
-def _answered(
-    test: RetrievalSet, answers: Sequence[Answer | None], allow_missing: bool
-) -> tuple[RetrievalSet, list[Answer]]:
-    """The queries that could be asked; DatasetError if some could not and that is not allowed, or none could."""
-    lost = [name for name, found in zip(query_names(test), answers, strict=True) if found is None]
-    if lost and not (allow_missing and len(lost) < len(answers)):
-        raise DatasetError(
-            f"{len(lost)} of {len(answers)} queries have photos that cannot be read (the first is {lost[0]}): repair "
-            "them, or add --allow-missing to leave such queries out, which the card will say"
-        )
+def _answered(test: RetrievalSet, answers: Sequence[Answer | None]) -> tuple[RetrievalSet, list[Answer]]:
+    """The queries that could be asked; DatasetError if none could."""
     kept = [(query, found) for query, found in zip(test.queries, answers, strict=True) if found is not None]
+    if not kept:
+        raise DatasetError(f"none of the {len(answers)} queries of {test.name} has a photo that can be read")
     asked = dataclasses.replace(test, queries=tuple(query for query, _ in kept))
     return asked, [found for _, found in kept]

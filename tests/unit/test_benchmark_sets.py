@@ -734,7 +734,7 @@ def test_the_holidays_layout(tmp_path: Path, place: str) -> None:
     found = read_holidays(str(tmp_path))
     photos = tuple(Photo(folder / f"{name}.jpg", name) for name in HOLIDAYS)
     queries = (Query(photos[0], (1, 2), (0,)), Query(photos[3], (4,), (3,)))
-    assert found == RetrievalSet("holidays", photos, queries, "plain", (), 1)
+    assert found == RetrievalSet("holidays", photos, queries, "plain", (), True, 1)
 
 
 @pytest.mark.parametrize("place", ["", "jpg", "holidays"])

@@ -79,7 +79,7 @@ def evaluate(
 def _config(profile: str, assignments: Iterable[str], test: "RetrievalSet") -> EvaluateConfig:
     """Published images are read as stored, as their boxes are; photos of a folder are turned upright."""
     settings = overlay(EvaluateConfig(), {"extract": as_dict(PROFILES[profile])})
-    settings = overlay(settings, {"extract.upright": not test.files})
+    settings = overlay(settings, {"extract.upright": not test.as_stored})
     return overlay(settings, dict(parse_assignment(text) for text in assignments))
 
 

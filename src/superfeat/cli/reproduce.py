@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import json
+import math
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from superfeat.cli.terminal import Follow, json_option, print_result, workers_option
+from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
     from superfeat.reproduce.catalogue import Reproduced
@@ -57,15 +59,22 @@ def reproduce(
         read_size(size), output / f"work-{size}", images=images, imagenet=imagenet, weights=weights, workers=workers,
         device=device, on_progress=follow,
     )  # fmt: skip
-    made = []
+    made, failed = [], {}
     for name in chosen:
-        found = measure(name, study)
-        follow.end()
+        try:
+            found = measure(name, study)
+        except SuperfeatError as error:
+            failed[name] = str(error)
+            continue
+        finally:
+            follow.end()
         made.append(_write(found, output / size / name, _command(name, size, images, imagenet, weights, output)))
+        _write_page(output / size)
         if not as_json:
             click.echo("\n".join(_lines(made[-1])))
-    _write_page(made, output / size / "index.html")
-    print_result({"output": str(output / size), "made": made}, as_json, _end)
+    print_result({"output": str(output / size), "made": made, "failed": failed}, as_json, _end)
+    if failed:
+        raise SuperfeatError("; ".join(f"{name} failed: {reason}" for name, reason in failed.items()))
 
 
 def _command(
@@ -95,10 +104,20 @@ def _write(found: "Reproduced", folder: Path, command: str) -> dict[str, Any]:
     if "columns" in found.paper:
         writer.writerow(["source", *found.paper["columns"]])
         writer.writerows(["paper", *row] for row in found.paper["rows"])
-    write_json(folder / "numbers.json", json.loads(json.dumps(record)))
+    record = _without_nan(json.loads(json.dumps(record)))
+    write_json(folder / "numbers.json", record)
     write_file(folder / "numbers.csv", text.getvalue().encode())
     _draw(found, folder / "picture.png")
     return {**record, "folder": str(folder)}
+
+
+def _without_nan(value: Any) -> Any:
+    """Not-a-number as null: JSON has no other way to say it."""
+    if isinstance(value, dict):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _draw(found: "Reproduced", path: Path) -> None:
@@ -123,12 +142,13 @@ def _lines(record: Mapping[str, Any]) -> Iterable[str]:
     yield f"  {record['folder']}/picture.png"
 
 
-def _write_page(made: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """A page with all pictures, what the paper says and what was found."""
-    from superfeat.store import write_file
+def _write_page(folder: Path) -> None:
+    """A page with all pictures that are there, what the paper says and what was found."""
+    from superfeat.reproduce.catalogue import NAMES
+    from superfeat.store import read_json, write_file
 
     parts = []
-    for record in made:
+    for record in (read_json(file) for name in NAMES if (file := folder / name / "numbers.json").is_file()):
         verdict = "As in the paper" if record["agrees"] else "Not as in the paper"
         title, claim, finding, command, name = (
             html.escape(str(record[key])) for key in ("title", "claim", "finding", "command", "name")
@@ -139,7 +159,7 @@ def _write_page(made: Iterable[Mapping[str, Any]], path: Path) -> None:
             f'<img src="{name}/picture.png" alt="{title}: {finding}"><p><code>{command}</code> · <a '
             f'href="{name}/numbers.csv">numbers.csv</a> · <a href="{name}/numbers.json">numbers.json</a></p></section>'
         )
-    write_file(path, PAGE.replace("PARTS", "\n".join(parts)).encode())
+    write_file(folder / "index.html", PAGE.replace("PARTS", "\n".join(parts)).encode())
 
 
 PAGE = """<!doctype html>

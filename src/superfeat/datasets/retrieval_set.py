@@ -46,19 +46,20 @@ class RetrievalSet:
     queries: tuple[Query, ...]
     protocol: Protocol = "plain"
     files: tuple[Path, ...] = ()  # that say what is asked, for the record
+    as_stored: bool = False  # whether its images are read as stored, as a published protocol says, or turned upright
     left_out: int = 0  # queries without a positive
 
 
 def with_positives(
     name: str, photos: Iterable[Photo], queries: Iterable[Query], protocol: Protocol = "plain",
-    files: Iterable[Path] = (),
+    files: Iterable[Path] = (), *, as_stored: bool = True,
 ) -> RetrievalSet:  # fmt: skip
     """A retrieval set of the queries that have a positive; DatasetError if none has."""
     asked = list(queries)
     kept = tuple(query for query in asked if query.positives)
     if not kept:
         raise DatasetError(f"{name}: none of its {len(asked)} queries has a positive, so there is nothing to measure")
-    return RetrievalSet(name, tuple(photos), kept, protocol, tuple(files), len(asked) - len(kept))
+    return RetrievalSet(name, tuple(photos), kept, protocol, tuple(files), as_stored, len(asked) - len(kept))
 
 
 def each_photo_in_turn(training_set: TrainingSet, name: str) -> RetrievalSet:
@@ -70,7 +71,7 @@ def each_photo_in_turn(training_set: TrainingSet, name: str) -> RetrievalSet:
         Query(photo, tuple(other for other in members[thing] if other != image), (image,))
         for image, (photo, thing) in enumerate(zip(training_set.photos, training_set.things.tolist(), strict=True))
     )
-    return with_positives(name, training_set.photos, queries)
+    return with_positives(name, training_set.photos, queries, as_stored=False)
 
 
 def read_gnd_json(path: str | Path, images: str | Path) -> RetrievalSet:

@@ -56,7 +56,7 @@ def read_sfm120k_validation(root: str | Path) -> RetrievalSet:
         positives, junk = _judgement(truth, len(photos), f"{file}: 'gnd' of query {number}")
         own = {image}
         queries.append(Query(photos[image], tuple(sorted(positives - own)), tuple(sorted(junk - positives | own))))
-    return with_positives(VALIDATION_FILE.removesuffix(".pkl"), photos, queries)
+    return with_positives(VALIDATION_FILE.removesuffix(".pkl"), photos, queries, files=[file])
 
 
 def _find(root: Path, name: str, contents: str) -> Path:

@@ -99,11 +99,12 @@ def _memory(index: Index | None, network: Network, images: int) -> dict[str, Any
     if index is None:
         return {"bytes_per_image": network.dim * BYTES_PER_FLOAT, "images": images}
     facts = index.info()
+    per_posting = index.snapshot().layout.posting_bytes
     return {
         "images": facts["images"],
         "words_per_image": facts["words_per_image"],
-        "bytes_per_image": round(facts["bytes"] / max(1, facts["images"]), 1),
-        "bytes_per_posting": facts["bytes_per_posting"],
+        "bytes_per_image": round(facts["postings"] * per_posting / max(1, facts["images"]), 1),
+        "bytes_per_posting": per_posting,
     }
 
 
@@ -120,6 +121,8 @@ def in_words(card: Mapping[str, Any]) -> Iterator[str]:
         if missing
         else "none is missing."
     )
+    for file, checksum in data["files"].items():
+        yield f"{file} has SHA-256 {checksum}."
     if data["queries_without_positives"]:
         yield f"{data['queries_without_positives']} queries have no right answer and are left out."
     yield f"{network['method'].upper()}, weights {network['digest'][:12]}; " + (

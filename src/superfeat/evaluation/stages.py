@@ -1,6 +1,5 @@
 """The stages of a protocol run, each to be gone on with: features, codebook, index, search."""
 
-import collections
 import dataclasses
 import hashlib
 import json
@@ -15,10 +14,10 @@ from jaxtyping import Float32, Float64
 from superfeat.codebook import Codebook, Round, train_codebook, words_for
 from superfeat.config import EvaluateConfig, as_dict
 from superfeat.datasets.retrieval_set import RetrievalSet
-from superfeat.errors import DatasetError
+from superfeat.errors import DatasetError, StoreError
 from superfeat.evaluation.judge import Answer, answer, grades_of
 from superfeat.extraction import extract_to, pool_to
-from superfeat.feature_store import FeatureStore
+from superfeat.feature_store import FeatureStore, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Box, Photo, Skipped
 from superfeat.index import Index
@@ -29,7 +28,6 @@ from superfeat.weights import Network
 from superfeat.weights.named import cache_folder
 
 ROWS, QUERIES = 1 << 16, 16  # global vectors, and queries, compared at once
-DISTRACTOR = "distractor/"  # how their names begin in an index, so that none is taken for a photo of the set
 
 
 class Step(NamedTuple):
@@ -40,42 +38,83 @@ class Step(NamedTuple):
     total: int
 
 
-def unique_names(photos: Sequence[Photo]) -> list[Photo]:
-    """The photos under names of their own: one that stands twice gets its number."""
-    counts = collections.Counter(photo.name for photo in photos)
-    return [
-        photo if counts[photo.name] == 1 else dataclasses.replace(photo, name=f"{photo.name}#{number}")
-        for number, photo in enumerate(photos)
-    ]
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """Under which names the features of the database and of the queries are kept."""
+
+    database: list[str]
+    queries: list[str]
+
+    def photos(self, test: RetrievalSet) -> dict[str, Photo]:
+        """All photos that are needed, by these names; a query that is a database photo is not needed twice."""
+        found = dict(zip(self.database, test.photos, strict=True))
+        for name, query in zip(self.queries, test.queries, strict=True):
+            found.setdefault(name, query.photo)
+        return found
 
 
-def query_names(test: RetrievalSet) -> list[str]:
-    """Where the features of each query are: under a database photo's name if it is one, else under its own."""
-    looks: dict[tuple[Path, Box | None], str] = {
-        (photo.path, photo.box): photo.name for photo in unique_names(test.photos)
-    }
-    return [
-        looks.get((query.photo.path, query.photo.box), f"query {number}: {query.photo.name}")
+def own_names(test: RetrievalSet) -> Names:
+    """Names that no two photos share, whatever the set calls them."""
+    database = [f"{number} {photo.name}" for number, photo in enumerate(test.photos)]
+    looks: dict[tuple[Path, Box | None], str] = {}
+    for photo, name in zip(test.photos, database, strict=True):
+        looks.setdefault((photo.path, photo.box), name)
+    queries = [
+        looks.get((query.photo.path, query.photo.box), f"query {number} {query.photo.name}")
         for number, query in enumerate(test.queries)
     ]
+    return Names(database, queries)
+
+
+def names_in(store: FeatureStore, test: RetrievalSet) -> Names:
+    """The names in a features folder: our own if it is that of a run, else those of the set."""
+    own = own_names(test)
+    if store.names() & set(own.database):
+        return own
+    plain = [photo.name for photo in test.photos]
+    if len(set(plain)) < len(plain):
+        raise DatasetError(f"{test.name} has several photos of one name, so that {store.path} cannot be used for it")
+    asked = zip(test.queries, own.queries, strict=True)
+    return Names(plain, [query.photo.name if query.photo.box is None else name for query, name in asked])
+
+
+def distractor_names(photos: Sequence[Photo]) -> list[str]:
+    """Names that no photo of a set has."""
+    return [f"distractor {number} {photo.name}" for number, photo in enumerate(photos)]
+
+
+def renamed(photos: Sequence[Photo], names: Sequence[str]) -> list[Photo]:
+    """The photos under other names."""
+    return [dataclasses.replace(photo, name=name) for photo, name in zip(photos, names, strict=True)]
 
 
 def extract_set(
     network: Network, test: RetrievalSet, folder: Path, config: EvaluateConfig, workers: int | None, device: str
 ) -> Iterator[Step]:
     """Features of the database and of the queries that are not in it, in one features folder."""
-    photos = unique_names(test.photos)
-    known = {photo.name for photo in photos}
-    photos += [
-        dataclasses.replace(query.photo, name=name)
-        for query, name in zip(test.queries, query_names(test), strict=True)
-        if name not in known
-    ]
+    wanted = own_names(test).photos(test)
+    photos = renamed(list(wanted.values()), list(wanted))
     write = pool_to if config.method == "pooled" else extract_to
-    there = len(FeatureStore(folder).names()) if (folder / "manifest.json").is_file() else 0
+    there = 0
+    if (folder / "manifest.json").is_file():
+        _require_unchanged(FeatureStore(folder), wanted)
+        there = len(FeatureStore(folder).names())
     outcomes = write(folder, network, photos, config.extract, workers=workers, device=device)
     for done, _ in enumerate(outcomes, there + 1):
         yield Step("features", done, len(photos))
+
+
+def _require_unchanged(store: FeatureStore, photos: dict[str, Photo]) -> None:
+    changed = [
+        entry.name
+        for entry in store.entries
+        if entry.name in photos and photo_stamp(photos[entry.name].path) not in (entry.stamp, (0, 0))
+    ]
+    if changed:
+        raise StoreError(
+            f"{len(changed)} photos have changed since their features were extracted (the first is "
+            f"{photos[changed[0]].path}); choose another folder, or remove {store.path} to extract them again"
+        )
 
 
 # -- The codebook, cached by content
@@ -89,7 +128,7 @@ def codebook_key(network: Network, photos: Sequence[Photo], config: EvaluateConf
     for photo in photos[: config.codebook_images]:
         with explained(photo.path, "read"):
             total.update(hashlib.sha256(photo.path.read_bytes()).digest())
-        total.update(f"{photo.name} {photo.box}\n".encode())
+        total.update(f"{photo.name} {photo.box}\n".encode("utf-8", "surrogateescape"))
     return total.hexdigest()
 
 
@@ -99,8 +138,6 @@ def learn_codebook(
 ) -> Iterator[Step | Codebook]:  # fmt: skip
     """k-means on the scale-1 features of the photos; at the end the codebook, which the cache keeps."""
     chosen = list(photos[: config.codebook_images])
-    if not chosen:
-        raise DatasetError("the codebook needs photos: give --codebook-images, photos of other things, or --codebook")
     folder = cache_folder() / "codebooks" / codebook_key(network, chosen, config)
     if not (folder / "codebook").is_dir():
         single = dataclasses.replace(config.extract, scales=(1.0,))
@@ -108,16 +145,15 @@ def learn_codebook(
         for done, _ in enumerate(outcomes, 1):
             yield Step("codebook features", done, len(chosen))
         store = FeatureStore(folder / "features")
-        found = sum(entry.count for entry in store.entries)
-        words = words_for(found, config.codebook.words)
+        words = words_for(sum(entry.count for entry in store.entries), config.codebook.words)
         codebook = train_codebook(
             store, config.codebook, words=words, work=folder / "k-means", workers=workers or all_cores(),
             on_progress=on_round,
         )  # fmt: skip
         codebook.facts["images"] = len(store)
         codebook.save(folder / "codebook")
-        for part in ("features", "k-means"):
-            shutil.rmtree(folder / part, ignore_errors=True)
+    for part in ("features", "k-means"):
+        shutil.rmtree(folder / part, ignore_errors=True)
     yield Codebook.open(folder / "codebook")
 
 
@@ -125,85 +161,89 @@ def learn_codebook(
 
 
 def build_index(
-    network: Network | None, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo], codebook: Codebook,
+    network: Network | None, store: FeatureStore, names: Names, distractors: Sequence[Photo], codebook: Codebook,
     folder: Path, config: EvaluateConfig, workers: int | None, device: str,
 ) -> Iterator[Step | Skipped]:  # fmt: skip
     """Adds the database, then the distractors, whose features are not kept: memory holds a few images at a time.
 
     Only distractors need the network.
     """
-    index = Index.open(folder) if folder.exists() else _create(folder, codebook, config, store)
-    total = len(test.photos) + len(distractors)
-    database = {photo.name for photo in unique_names(test.photos)}
-    there = len(index)
-    for done, _ in enumerate(index_features(index, store, only=database), there + 1):
+    index = (
+        Index.open(folder)
+        if folder.exists()
+        else Index.create(folder, codebook, config.index, facts=feature_facts(store))
+    )
+    if index.codebook.digest != codebook.digest:
+        raise StoreError(
+            f"{folder} was made with another codebook ({index.codebook.digest[:12]}, not {codebook.digest[:12]}); "
+            "choose another folder for the evaluation, or remove this one"
+        )
+    total = len(names.database) + len(distractors)
+    for done, _ in enumerate(index_features(index, store, only=set(names.database)), len(index) + 1):
         yield Step("index", done, total)
-    others = [dataclasses.replace(photo, name=DISTRACTOR + photo.name) for photo in distractors]
-    if others:
+    if distractors:
         assert network is not None
-        there = len(index)
+        others = renamed(distractors, distractor_names(distractors))
         outcomes = index_photos(index, network, others, config.extract, workers=workers, device=device)
-        for done, outcome in enumerate(outcomes, there + 1):
+        for done, outcome in enumerate(outcomes, len(index) + 1):
             if isinstance(outcome, Skipped):
                 yield outcome
             yield Step("index", done, total)
-
-
-def _create(folder: Path, codebook: Codebook, config: EvaluateConfig, store: FeatureStore) -> Index:
-    return Index.create(folder, codebook, config.index, facts=feature_facts(store))
 
 
 # -- Search
 
 
 def search_index(
-    folder: Path, store: FeatureStore, test: RetrievalSet, distractors: Sequence[Photo], workers: int | None
-) -> Iterator[Answer | None]:
-    """The answer to each query, one whole ranking in memory at a time; None where its photo could not be read."""
+    folder: Path, store: FeatureStore, names: Names, test: RetrievalSet, distractors: Sequence[Photo],
+    workers: int | None,
+) -> Iterator[Answer | None]:  # fmt: skip
+    """The answer to each query, one whole ranking in memory at a time; None where its photo could not be read.
+
+    Equal scores stand in the order of the set, whenever an image came into the index.
+    """
     index = Index.open(folder)
-    numbers = {photo.name: number for number, photo in enumerate(unique_names(test.photos))}
-    numbers |= {DISTRACTOR + photo.name: number for number, photo in enumerate(distractors, len(test.photos))}
-    number_of_id = {image: numbers[name] for image, name in _ids(index)}
-    lookup = np.full(max(number_of_id, default=-1) + 1, -1, np.int64)
-    lookup[list(number_of_id)] = list(number_of_id.values())
-    del numbers, number_of_id
+    numbers = {name: number for number, name in enumerate([*names.database, *distractor_names(distractors)])}
+    ids = np.asarray([(image, numbers[entry.name]) for image, entry in index.snapshot().images()], np.int64)
+    lookup = np.full(int(ids[:, 0].max(initial=-1)) + 1 if len(ids) else 0, -1, np.int64)
+    if len(ids):
+        lookup[ids[:, 0]] = ids[:, 1]
+    del numbers, ids
     grades = grades_of(test)
-    for query, features in zip(test.queries, _queries(store, test), strict=True):
+    for query, features in zip(test.queries, _queries(store, names), strict=True):
         if features is None:
             yield None
             continue
         ranking = index.search(features, None, workers=workers)
-        yield answer(query, grades, lookup[ranking.ids], ranking.scores)
+        found = lookup[ranking.ids]
+        order = np.lexsort((found, -ranking.scores))
+        yield answer(query, grades, found[order], ranking.scores[order])
 
 
-def _ids(index: Index) -> Iterator[tuple[int, str]]:
-    return ((image, entry.name) for image, entry in index.snapshot().images())
-
-
-def _queries(store: FeatureStore, test: RetrievalSet) -> Iterator[Features | None]:
+def _queries(store: FeatureStore, names: Names) -> Iterator[Features | None]:
     known = {entry.name for entry in store.entries}
-    for name in query_names(test):
+    for name in names.queries:
         yield store[name] if name in known else None
 
 
 def search_pooled(
-    store: FeatureStore, more: FeatureStore | None, test: RetrievalSet, distractors: Sequence[Photo]
+    store: FeatureStore, names: Names, more: FeatureStore | None, test: RetrievalSet, distractors: Sequence[Photo]
 ) -> Iterator[Answer | None]:
     """The same by global vectors: cosine similarity with every image, equal ones in the order of their numbers."""
-    known = {entry.name for entry in store.entries}
-    named = [
-        (number, store, photo.name) for number, photo in enumerate(unique_names(test.photos)) if photo.name in known
-    ]
-    if more is not None:
-        there = {entry.name for entry in more.entries}
-        own = len(test.photos)
-        named += [(own + number, more, photo.name) for number, photo in enumerate(distractors) if photo.name in there]
-    numbers = np.asarray([number for number, _, _ in named], np.int64)
-    vectors = np.empty((len(named), int(store.manifest["dim"])), np.float32)
-    for row, (_, place, name) in enumerate(named):
-        vectors[row] = place[name].vectors[0]
+    sources = [(store, names.database)] + ([] if more is None else [(more, distractor_names(distractors))])
+    rows: list[np.ndarray] = []
+    numbers: list[int] = []
+    first = 0
+    for place, kept in sources:
+        known = {entry.name for entry in place.entries}
+        numbers += [first + number for number, name in enumerate(kept) if name in known]
+        rows += [place[name].vectors[0] for name in kept if name in known]
+        first += len(kept)
+    vectors = np.stack(rows) if rows else np.empty((0, int(store.manifest["dim"])), np.float32)
+    del rows
+    places = np.asarray(numbers, np.int64)
     grades = grades_of(test)
-    asked = list(zip(test.queries, _queries(store, test), strict=True))
+    asked = list(zip(test.queries, _queries(store, names), strict=True))
     for begin in range(0, len(asked), QUERIES):
         part = asked[begin : begin + QUERIES]
         cosines = iter(_cosines([one.vectors[0] for _, one in part if one is not None], vectors))
@@ -213,7 +253,7 @@ def search_pooled(
                 continue
             scores = next(cosines)
             order = np.argsort(-scores, kind="stable")
-            yield answer(query, grades, numbers[order], scores[order])
+            yield answer(query, grades, places[order], scores[order])
 
 
 def _cosines(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from superfeat.analyses import attention_of_ids, strongest_ids
+from superfeat.errors import SuperfeatError
 from superfeat.figures import Picture
 from superfeat.images import Photo, read_image
 from superfeat.reproduce.outcome import Outcome
@@ -17,10 +18,10 @@ def run(study: Study) -> Outcome:
     network = study.train().network
     config = study.size.evaluation.extract
     photos = three_photos(study)
-    ids = strongest_ids(network, photos, IDS, config)
+    ids = strongest_ids(network, photos, IDS, config, run=study.run)
     rows, pictures = [], []
     maps = []
-    for photo, seen in zip(photos, attention_of_ids(network, photos, ids, config), strict=True):
+    for photo, seen in zip(photos, attention_of_ids(network, photos, ids, config, run=study.run), strict=True):
         pixels = read_image(photo.path, max_side=config.max_side, upright=config.upright, box=photo.box)
         pictures.append([Picture(pixels), *(Picture(pixels, attention) for attention in seen.maps)])
         rows += [
@@ -38,7 +39,9 @@ def run(study: Study) -> Outcome:
 
 def three_photos(study: Study) -> list[Photo]:
     """A query, a photo of the same thing, and one of another."""
-    test = study.tests[min(1, len(study.tests) - 1)]
+    test = study.analysed
     first = test.queries[0]
-    other = next(query for query in test.queries if not set(query.positives) & {*first.positives, *first.junk})
-    return [first.photo, test.photos[first.positives[0]], other.photo]
+    others = [query for query in test.queries if not set(query.positives) & {*first.positives, *first.junk}]
+    if not others:
+        raise SuperfeatError("this figure needs photos of two things that are held out: give more things")
+    return [first.photo, test.photos[first.positives[0]], others[0].photo]

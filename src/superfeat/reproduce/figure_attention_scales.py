@@ -18,12 +18,12 @@ def run(study: Study) -> Outcome:
     scales = sorted(config.scales)
     photos = three_photos(study)
     for photo in photos:
-        id = strongest_ids(network, [photo], 1, config)[0]
+        id = strongest_ids(network, [photo], 1, config, run=study.run)[0]
         pixels = read_image(photo.path, max_side=config.max_side, upright=config.upright, box=photo.box)
-        seen = {one.scale: one for one in attention_over_scales(network, photo, id, config)}
-        pictures.append([Picture(pixels, seen[scale].map) for scale in scales])
-        places = np.asarray([seen[scale].region[:2] for scale in scales], float)
-        rows += [[photo.name, id, scale, *place] for scale, place in zip(scales, places.tolist(), strict=True)]
+        seen = {one.scale: one for one in attention_over_scales(network, photo, id, config, run=study.run)}
+        pictures.append([Picture(pixels, seen[scale].map) if scale in seen else None for scale in scales])
+        places = np.asarray([seen[scale].region[:2] for scale in sorted(seen)], float)
+        rows += [[photo.name, id, scale, *place] for scale, place in zip(sorted(seen), places.tolist(), strict=True)]
         drift.append(float(np.linalg.norm(places - places.mean(axis=0), axis=1).mean()))
     moved = float(np.mean(drift))
     finding = f"over the scales the centre of a map moves by {moved:.3f} of the image's side"

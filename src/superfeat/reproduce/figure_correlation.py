@@ -11,7 +11,7 @@ def run(study: Study) -> Outcome:
     for kind, weight in (("with", study.size.recipe.losses.decorrelation), ("without", 0.0)):
         network = study.train({"losses.decorrelation": weight}).network
         study.on_progress(f"correlation {kind} decorrelation", 0, 1)
-        matrix = correlation_matrix(network, study.queries, study.size.evaluation.extract)
+        matrix = correlation_matrix(network, study.queries, study.size.evaluation.extract, run=study.run)
         matrices.append((f"{kind} decorrelation", matrix))
         rows.append((kind, off_diagonal_mean(matrix)))
     finding = f"mean correlation of two maps {rows[0][1]:.3f} with the loss, {rows[1][1]:.3f} without"

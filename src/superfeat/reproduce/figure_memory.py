@@ -20,15 +20,15 @@ def run_counts(study: Study, name: str, counts: Sequence[int], scales: Sequence[
         points = []
         for count in counts:
             changes = {"extract.features_per_image": count, "extract.scales": tuple(scales)}
-            scored = study.evaluate(trained, study.tests[-1], changes)
-            memory = scored.card["memory"]["words_per_image"]
+            scored = study.evaluate(trained, study.analysed, changes)
             grades = scored.scores["grades"]
-            points.append((memory, grades.get("medium", grades.get("all"))["map"]))
+            judged = [grades[grade]["map"] for grade in ("medium", "hard", "all") if grade in grades]
+            points.append((scored.card["memory"]["words_per_image"], sum(judged) / len(judged)))
             rows.append([method, count, *points[-1]])
         series.append(Series(method, [x for x, _ in points], [y for _, y in points]))
     paper = next(panel for panel in published(name)["panel"] if panel["plotted"])
     panels = [
-        Panel(f"ours, {study.tests[-1].name}", "words per image", "mAP (%)", series),
+        Panel(f"ours, {study.analysed.name}", "words per image", "mAP (%)", series),
         Panel(f"the paper's, {paper['name']}", paper["x_label"], paper["y_label"], curves(name, paper)),
     ]
     best = {method: max((row[3], -row[2]) for row in rows if row[0] == method) for method in methods}

@@ -4,7 +4,6 @@ import math
 
 from superfeat.analyses import every_feature, redundancy
 from superfeat.config import overlay
-from superfeat.extraction import extract
 from superfeat.figures import Panel, Series
 from superfeat.reproduce.outcome import Outcome, curves, published
 from superfeat.reproduce.study import Study
@@ -17,7 +16,7 @@ def run(study: Study) -> Outcome:
     found = {}
     for method, trained in (("HOW", study.train(how=True)), ("FIRe", study.train())):
         study.on_progress(f"redundancy of {method}", 0, 1)
-        features = extract(trained.network, study.queries, config, workers=study.workers)
+        features = study.extract(trained.network, config)
         found[method] = redundancy(features, counts).tolist()
     rows = [[count, *(values[number] for values in found.values())] for number, count in enumerate(counts)]
     paper = published("figure-redundancy")
@@ -27,5 +26,7 @@ def run(study: Study) -> Outcome:
         Panel("the paper's", "K", paper["y_label"], curves("figure-redundancy"), log_x=True),
     ]
     both = [row for row in rows if not any(math.isnan(value) for value in row)]
-    finding = "; ".join(f"K = {row[0]}: HOW {row[1]:.2f}, FIRe {row[2]:.2f}" for row in (both[0], both[-1]))
-    return Outcome(["K", *found], rows, finding, all(row[2] < row[1] for row in both), panels)
+    shown = both if len(both) < 3 else [both[0], both[-1]]
+    finding = "; ".join(f"K = {row[0]}: HOW {row[1]:.2f}, FIRe {row[2]:.2f}" for row in shown)
+    agrees = bool(both) and all(row[2] < row[1] for row in both)
+    return Outcome(["K", *found], rows, finding or "no image has so many features", agrees, panels)

@@ -1,7 +1,6 @@
 """Figure: from which scales the selected features come, HOW against FIRe."""
 
 from superfeat.analyses import every_feature, scale_shares
-from superfeat.extraction import extract
 from superfeat.figures import Panel, Series
 from superfeat.reproduce.outcome import Outcome, published
 from superfeat.reproduce.study import Study
@@ -15,7 +14,7 @@ def run(study: Study) -> Outcome:
     shares = {}
     for method, trained in (("HOW", study.train(how=True)), ("FIRe", study.train())):
         study.on_progress(f"scales of {method}", 0, 1)
-        features = extract(trained.network, study.queries, every_feature(config), workers=study.workers)
+        features = study.extract(trained.network, every_feature(config))
         shares[method] = scale_shares(features, config.scales, config.features_per_image)
     rows = [
         [method, scale, *(float(getattr(found, measure)[number]) for measure in MEASURES)]

@@ -33,7 +33,7 @@ class Outcome:
     panels: Sequence[Panel] = ()
     bars: bool = False
     matrices: Sequence[tuple[str, Float[np.ndarray, "_ _"]]] = ()
-    photos: Sequence[Sequence[Picture]] = ()
+    photos: Sequence[Sequence[Picture | None]] = ()
     photo_titles: tuple[Sequence[str], Sequence[str]] = ((), ())  # of rows, of columns
 
 
@@ -53,8 +53,9 @@ def table(
     panels = []
     for column in measured:
         series = [_bars("ours", columns, rows, settings, column)]
-        theirs = column if column in paper.get("columns", ()) else "roxford_medium"
-        if theirs in paper.get("columns", ()):
+        known = set(paper.get("columns", ()))
+        theirs = column if known & set(measured) else "roxford_medium"  # drawn landmarks have no column of their own
+        if theirs in known:
             series.append(_bars(f"paper, {theirs}", paper["columns"], paper["rows"], settings, theirs, paper=True))
         panels.append(Panel(paper["title"], "", f"mAP (%), {column}", series))
     return Outcome(columns, rows, finding, agrees, panels, bars=True)

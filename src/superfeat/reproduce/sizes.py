@@ -57,9 +57,9 @@ def read_size(name: str) -> Size:
         return Size(
             name, recipe, {**HOW, "training": {"flip": 0.0, "epochs": 20, "learning_rate": 1e-6}},
             overlay(EvaluateConfig(), {"extract.upright": False}), ("sfm120k-val", "roxford5k", "rparis6k"),
-            templates=(64, 128, 256, 512, 1024), rounds=(1, 2, 3, 4, 6, 9, 12), negatives=(1, 2, 3, 5, 7, 10, 15),
+            templates=(64, 128, 256, 512, 1024), rounds=(1, 2, 3, 4, 6, 9, 12), negatives=(1, 2, 3, 4, 5, 7, 10, 15),
             feature_counts=(200, 400, 600, 800, 1000, 1200, 1400, 1600, 2000),
-            single_counts=(25, 50, 100, 150, 200, 256), neighbours=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+            single_counts=(25, 50, 100, 150, 200, 250, 300), neighbours=(1, 2, 4, 8, 16, 32, 64, 128, 256),
             match_ratio={}, epochs_shown="2000 tuples",
         )  # fmt: skip
     recipe = overlay(read_recipe("drawn-mini"), MINI)

@@ -3,14 +3,15 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
 
-from superfeat.config import EvaluateConfig, Recipe, as_dict, overlay
+from superfeat.analyses import Run
+from superfeat.config import EvaluateConfig, ExtractConfig, Recipe, as_dict, overlay
 from superfeat.datasets.benchmarks import read_benchmark
 from superfeat.datasets.drawn import draw_folder
 from superfeat.datasets.folders import read_folders
@@ -18,7 +19,10 @@ from superfeat.datasets.retrieval_set import RetrievalSet, each_photo_in_turn
 from superfeat.datasets.sfm120k import read_sfm120k
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import SuperfeatError
-from superfeat.evaluate import Evaluated, evaluate
+from superfeat.evaluate import Evaluated, evaluate, open_run
+from superfeat.extraction import extract
+from superfeat.feature_store import photo_stamp
+from superfeat.features import Features
 from superfeat.images import Photo
 from superfeat.metrics import paired_bootstrap
 from superfeat.pretrain import pretrain
@@ -66,10 +70,11 @@ class Study:
         weights: str | None = None, workers: int | None = None, device: str = "cpu",
         on_progress: OnProgress = lambda what, done, total: None,
     ) -> None:  # fmt: skip
-        self.size, self.work = size, work
+        self.size, self.work = size, work.resolve()
         self.workers, self.device, self.on_progress = workers, device, on_progress
         self._imagenet, self._weights = imagenet, weights
         self.training_set, self.tests = self._read_photos(images)
+        self._photos = _digest(self.training_set)
 
     def _read_photos(self, images: Path | None) -> tuple[TrainingSet, list[RetrievalSet]]:
         if self.size.tests:
@@ -90,9 +95,22 @@ class Study:
 
     @property
     def queries(self) -> list[Photo]:
-        """The photos that analyses look at: the queries of the second test set (ROxford), or of the only one."""
-        test = self.tests[min(1, len(self.tests) - 1)]
-        return [query.photo for query in test.queries]
+        """The photos that analyses look at."""
+        return [query.photo for query in self.analysed.queries]
+
+    @property
+    def analysed(self) -> RetrievalSet:
+        """The test set that figures are about: the second one (ROxford), or the only one."""
+        return self.tests[min(1, len(self.tests) - 1)]
+
+    @property
+    def run(self) -> Run:
+        """How analyses are run."""
+        return Run(self.workers, self.device)
+
+    def extract(self, network: Network, config: ExtractConfig) -> Iterator[Features]:
+        """The features of the photos that analyses look at."""
+        return extract(network, self.queries, config, workers=self.workers, device=self.device)
 
     @property
     def columns(self) -> list[str]:
@@ -106,8 +124,10 @@ class Study:
         recipe = overlay(self.size.recipe, self.size.how) if how else self.size.recipe
         recipe = overlay(recipe, changes or {})
         start = self._start(recipe, how)
-        recipe = overlay(recipe, {"weights": str(start), "pretraining.first": False})
-        folder = self._folder("how" if how else "fire", [as_dict(recipe), load_network(start).digest])
+        recipe = overlay(recipe, {"pretraining.first": False})
+        facts = [as_dict(recipe), load_network(start).digest, self._photos]
+        recipe = overlay(recipe, {"weights": str(start)})
+        folder = self._folder("how" if how else "fire", facts)
         if not (folder / "done.json").is_file():
             resume = (folder / "run.json").is_file()
             for event in train(
@@ -115,15 +135,14 @@ class Study:
             ):
                 self.on_progress(f"training {folder.name}: {event.stage}", event.done, event.total)
             write_json(folder / "done.json", as_json(as_dict(recipe)))
-        lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
-        return Trained(folder, tuple(json.loads(line) for line in lines))
+        return Trained(folder, tuple(_read_log(folder)))
 
     def pretraining_log(self) -> list[Mapping[str, Any]]:
         """The log of the pretraining that the plain training begins with."""
-        file = self._start(self.size.recipe, how=False).parent / "log.jsonl"
-        if not file.is_file():
-            raise SuperfeatError("given weights have no log of their pretraining: leave --weights out")
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        log = _read_log(self._start(self.size.recipe, how=False).parent)
+        if not any("top1" in record for record in log):
+            raise SuperfeatError("the given weights have no log of their pretraining beside them: leave --weights out")
+        return log
 
     def _start(self, recipe: Recipe, how: bool) -> Path:
         """The pretrained network that a variant begins with: the given one if it fits, or one made here."""
@@ -141,7 +160,8 @@ class Study:
                     "sub-folder per class, or --weights for those that begin with the paper's network"
                 )
             photos = read_folders(self._imagenet)
-        facts = [as_dict(wanted.network), as_dict(wanted.pretraining), wanted.training.template_scale]
+        digest = self._photos if photos is self.training_set else _digest(photos)
+        facts = [as_dict(wanted.network), as_dict(wanted.pretraining), wanted.training.template_scale, digest]
         folder = self._folder("pretrained", facts)
         if not (folder / "done.json").is_file():
             for event in pretrain(wanted, photos, folder, resume=True, workers=self.workers, device=self.device):
@@ -150,7 +170,7 @@ class Study:
         return folder / "best"
 
     def _folder(self, kind: str, facts: Sequence[Any]) -> Path:
-        text = json.dumps([*as_json(facts), self.training_set.digest()], sort_keys=True)
+        text = json.dumps(as_json(facts), sort_keys=True)
         return self.work / "networks" / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
 
     # -- Scores
@@ -160,6 +180,8 @@ class Study:
         config: EvaluateConfig = overlay(self.size.evaluation, changes or {})
         digest = hashlib.sha256(json.dumps(as_json(as_dict(config)), sort_keys=True).encode()).hexdigest()
         output = trained.path / "evaluations" / f"{test.name.replace(' ', '-')}-{digest[:DIGITS]}"
+        if (output / "scores.json").is_file():
+            return open_run(output)
         order = np.random.default_rng(0).permutation(len(self.training_set.photos))
         photos = [self.training_set.photos[number] for number in order]
         network = trained.network
@@ -186,6 +208,18 @@ class Study:
         grade = "medium" if test.protocol == "revisited" else "all"
         values = [query["ap"][grade] for query in self.evaluate(trained, test).scores["queries"]]
         return np.asarray([np.nan if value is None else value for value in values])
+
+
+def _digest(photos: TrainingSet) -> str:
+    """Of names, things, pairs, and the sizes of the files: other photos under the same names are others."""
+    sizes = [photo_stamp(photo.path)[0] for photo in photos.photos]
+    return hashlib.sha256(f"{photos.digest()} {sizes}".encode()).hexdigest()
+
+
+def _read_log(folder: Path) -> list[Mapping[str, Any]]:
+    file = folder / "log.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return [json.loads(line) for line in lines]
 
 
 def _columns(test: RetrievalSet) -> list[str]:

@@ -3,7 +3,6 @@
 import statistics
 import time
 
-from superfeat.extraction import extract
 from superfeat.figures import Panel, Series
 from superfeat.reproduce.outcome import Outcome, published
 from superfeat.reproduce.study import Study
@@ -19,9 +18,7 @@ def run(study: Study) -> Outcome:
         for method, network in networks.items():
             study.on_progress("timing", turn, ROUNDS)
             began = time.perf_counter()
-            images = sum(
-                1 for _ in extract(network, study.queries, study.size.evaluation.extract, workers=study.workers)
-            )
+            images = sum(1 for _ in study.extract(network, study.size.evaluation.extract))
             seconds[method].append((time.perf_counter() - began) / images)
     medians = {method: statistics.median(values[1:]) for method, values in seconds.items()}  # the first warms up
     paper = published("table-speed")
