@@ -97,6 +97,7 @@ def test_the_revisited_layout(tmp_path: Path) -> None:
         ),
         "revisited",
         (tmp_path / "gnd_roxford5k.pkl",),
+        as_stored=True,
     )
     assert [query.easy for query in found.queries] == [(1, 3), ()]
     assert missing_photos(found.photos, 100) == IMAGES, "reading the lists needs no images"
@@ -602,6 +603,7 @@ def test_the_oxford_layout(tmp_path: Path) -> None:
         ),
         "plain",
         tuple(files),
+        as_stored=True,
     )
     query = found.queries[1].photo
     assert read_image(query.path, box=query.box).shape == (8, 12, 3)
@@ -805,7 +807,7 @@ def test_the_ukbench_layout(tmp_path: Path, place: str) -> None:
     photos = tuple(Photo(folder / f"ukbench{number:05}.jpg", f"ukbench{number:05}") for number in numbers)
     right = [(0, 1, 2, 3)] * 4 + [(4, 5, 6, 7)] * 4
     queries = tuple(Query(photo, four) for photo, four in zip(photos, right, strict=True))
-    assert found == RetrievalSet("ukbench", photos, queries, "ukbench")
+    assert found == RetrievalSet("ukbench", photos, queries, "ukbench", as_stored=True)
     assert missing_photos(found.photos) == []
 
 
