@@ -75,7 +75,11 @@ def test_positives_and_junk(images: Path) -> None:
     path = save(images, gnd(pos=[2, 0, 2], junk=[3]))
     photo = Photo(images / "query.png", "query.png")
     assert read_gnd_json(path, images) == RetrievalSet(
-        "some_gnd", tuple(Photo(images / name, name) for name in DATABASE), (Query(photo, (0, 2), (3,)),), files=(path,)
+        "some_gnd",
+        tuple(Photo(images / name, name) for name in DATABASE),
+        (Query(photo, (0, 2), (3,)),),
+        files=(path,),
+        as_stored=True,
     )
     assert read_gnd_json(str(path), str(images)).queries[0].photo == photo
 
