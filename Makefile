@@ -9,7 +9,7 @@ demo: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo.py demo
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest --cov=superfeat --cov-branch --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov=superfeat --cov-branch --cov-report=term:skip-covered
 
 check: $(STAMP) lint
 	$(BIN)/python -m pytest -m "not slow and not long" -q
