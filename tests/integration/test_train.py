@@ -564,7 +564,7 @@ def losses_of(run: Path) -> dict[str, float]:
         *({"superfeature"}, {"pooled"}, {"superfeature", "decorrelation"}, {"pooled", "decorrelation"}),
         *({"superfeature", "pooled"}, {"superfeature", "pooled", "decorrelation"}),
     ],
-    ids="+".join,
+    ids=lambda names: "+".join(sorted(names)),
 )
 def test_combinations_of_losses(on: set[str], recipe: Recipe, things: Things, tmp_path: Path) -> None:
     """Table 2: what is switched on contributes, what is off is zero, and the loss is the sum."""
