@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
-from superfeat.datasets.training_set import whole_numbers
+from superfeat.datasets.training_set import require_entries, require_inside, whole_numbers
 from superfeat.errors import DatasetError
 from superfeat.images import Box, Photo
 from superfeat.unpickle import read_pickle
@@ -32,7 +32,7 @@ def read_revisited(root: str | Path, name: Literal["roxford5k", "rparis6k"]) -> 
     Easy and hard images are positives. One that is junk too is junk, and one that is easy and hard is hard.
     """
     file = find_file(Path(root), name, f"gnd_{name}.pkl")
-    contents = _entries(read_pickle(file), KEYS, str(file))
+    contents = require_entries(read_pickle(file), KEYS, str(file))
     database, asked = (_file_names(contents[key], f"{file}: '{key}'") for key in ("imlist", "qimlist"))
     if len(set(database)) < len(database):
         raise DatasetError(f"{file}: 'imlist' holds an image twice; the file is damaged: fetch it again")
@@ -44,7 +44,7 @@ def read_revisited(root: str | Path, name: Literal["roxford5k", "rparis6k"]) -> 
     queries = []
     for number, (image, truth) in enumerate(zip(asked, truths, strict=True)):
         what = f"{file}: 'gnd' of query {number}"
-        entries = _entries(truth, TRUTH_KEYS, what)
+        entries = require_entries(truth, TRUTH_KEYS, what)
         photo = Photo(folder / f"{image}.jpg", image, read_box(entries["bbx"], f"{what}: 'bbx'"))
         queries.append(_query(photo, entries, len(photos), what))
     return with_positives(name, photos, queries, "revisited", [file])
@@ -147,14 +147,6 @@ def _file_names(values: Any, what: str) -> list[str]:
     return [file_name(value, what) for value in values]
 
 
-def _entries(contents: Any, keys: tuple[str, ...], what: str) -> Mapping[str, Any]:
-    if not isinstance(contents, dict):
-        raise DatasetError(f"{what} must be a dict with {', '.join(keys)}, not {type(contents).__name__}")
-    if missing := [key for key in keys if key not in contents]:
-        raise DatasetError(f"{what} has no {', '.join(missing)}; it is damaged or another file: fetch it again")
-    return contents
-
-
 def _query(photo: Photo, truth: Mapping[str, Any], size: int, what: str) -> Query:
     easy, hard, junk = (_images(truth.get(key, ()), size, f"{what}: '{key}'") for key in ("easy", "hard", "junk"))
     positives = (easy | hard) - junk
@@ -164,7 +156,5 @@ def _query(photo: Photo, truth: Mapping[str, Any], size: int, what: str) -> Quer
 def _images(values: Any, size: int, what: str) -> set[int]:
     """Numbers of images of the database, from a list or array."""
     numbers = whole_numbers(values, what)
-    outside = numbers[(numbers < 0) | (numbers >= size)]
-    if len(outside):
-        raise DatasetError(f"{what} holds {outside[0]}, but there are {size} images: fetch the file again")
+    require_inside(numbers, size, what)
     return set(numbers.tolist())

@@ -1,15 +1,13 @@
 """The paper's training set, retrieval-SfM-120k: its lists as published, with the images in folders by their ids."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Int64
 
 from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
-from superfeat.datasets.training_set import TrainingSet, whole_numbers
+from superfeat.datasets.training_set import TrainingSet, require_entries, require_inside, whole_numbers
 from superfeat.errors import DatasetError
 from superfeat.images import Photo
 from superfeat.unpickle import read_pickle
@@ -26,7 +24,10 @@ CID = re.compile(r"[0-9A-Za-z_-]{6,}")  # its last six characters name folders, 
 def read_sfm120k(root: str | Path, split: Literal["train", "val"] = "train") -> TrainingSet:
     """The pairs of retrieval-SfM-120k.pkl; things are its clusters (3D models). Image files are not looked for."""
     file = _find(Path(root), TRAINING_FILE, "a dict with 'train' and 'val', each with " + ", ".join(SPLIT_KEYS))
-    part = _entries(_entries(read_pickle(file), (split,), str(file))[split], SPLIT_KEYS, f"{file}: '{split}'")
+    whole = require_entries(read_pickle(file), (split,), str(file))
+    part = require_entries(whole[split], SPLIT_KEYS, f"{file}: '{split}'")
+        require_entries(read_pickle(file), (split,), str(file))[split], SPLIT_KEYS, f"{file}: '{split}'"
+    )
     what = f"{file}: '{split}'"
     photos = _photos(part["cids"], file)
     clusters, queries, positives = (
@@ -37,17 +38,17 @@ def read_sfm120k(root: str | Path, split: Literal["train", "val"] = "train") -> 
     if len(queries) != len(positives):
         raise DatasetError(f"{what} has {len(queries)} qidxs but {len(positives)} pidxs: fetch the file again")
     pairs = np.stack((queries, positives), axis=1)
-    _require_inside(pairs, len(photos), f"{what}: 'qidxs' and 'pidxs'")
+    require_inside(pairs, len(photos), f"{what}: 'qidxs' and 'pidxs'")
     return TrainingSet(photos, clusters, pairs)
 
 
 def read_sfm120k_validation(root: str | Path) -> RetrievalSet:
     """The validation list of HOW and FIRe; a query's own image is junk for it."""
     file = _find(Path(root), VALIDATION_FILE, "a dict with " + ", ".join(VALIDATION_KEYS))
-    contents = _entries(read_pickle(file), VALIDATION_KEYS, str(file))
+    contents = require_entries(read_pickle(file), VALIDATION_KEYS, str(file))
     photos = _photos(contents["cids"], file)
     images = whole_numbers(contents["qidx"], f"{file}: 'qidx'")
-    _require_inside(images, len(photos), f"{file}: 'qidx'")
+    require_inside(images, len(photos), f"{file}: 'qidx'")
     truths = contents["gnd"]
     if not isinstance(truths, (list, tuple)) or len(truths) != len(images):
         raise DatasetError(f"{file}: 'gnd' must be a list with one entry for each of the {len(images)} queries")
@@ -70,14 +71,6 @@ def _find(root: Path, name: str, contents: str) -> Path:
     )
 
 
-def _entries(contents: Any, keys: tuple[str, ...], what: str) -> Mapping[str, Any]:
-    if not isinstance(contents, dict):
-        raise DatasetError(f"{what} must be a dict with {', '.join(keys)}, not {type(contents).__name__}")
-    if missing := [key for key in keys if key not in contents]:
-        raise DatasetError(f"{what} has no {', '.join(missing)}; it is damaged or another file: fetch it again")
-    return contents
-
-
 def _photos(cids: Any, file: Path) -> tuple[Photo, ...]:
     """Image files by id: ims/<last 2>/<2 before>/<2 before>/<cid>, without an ending."""
     if isinstance(cids, np.ndarray) and cids.ndim == 1:
@@ -96,12 +89,6 @@ def _photos(cids: Any, file: Path) -> tuple[Photo, ...]:
     return tuple(photos)
 
 
-def _require_inside(numbers: Int64[np.ndarray, "..."], size: int, what: str) -> None:
-    outside = numbers[(numbers < 0) | (numbers >= size)]
-    if len(outside):
-        raise DatasetError(f"{what} holds {outside[0]}, but there are {size} images: fetch the file again")
-
-
 def _judgement(truth: Any, size: int, what: str) -> tuple[set[int], set[int]]:
     """Positives and junk of a query: a dict with 'ok', or 'easy' and 'hard', and perhaps 'junk'; or the positives."""
     if not isinstance(truth, dict):
@@ -112,7 +99,7 @@ def _judgement(truth: Any, size: int, what: str) -> tuple[set[int], set[int]]:
 
     def numbers(key: str) -> set[int]:
         found = whole_numbers(truth[key], f"{what}: '{key}'")
-        _require_inside(found, size, f"{what}: '{key}'")
+        require_inside(found, size, f"{what}: '{key}'")
         return set(found.tolist())
 
     return set().union(*map(numbers, known)), numbers("junk") if "junk" in truth else set()

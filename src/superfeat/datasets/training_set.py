@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -232,6 +232,22 @@ def whole_numbers(values: Any, what: str, shape: tuple[int, ...] = (-1,)) -> Int
     numbers = given.astype(np.int64)
     numbers.setflags(write=False)
     return numbers
+
+
+def require_entries(contents: Any, keys: tuple[str, ...], what: str) -> Mapping[str, Any]:
+    """A dict of a published file that has these keys; DatasetError for anything else."""
+    if not isinstance(contents, dict):
+        raise DatasetError(f"{what} must be a dict with {', '.join(keys)}, not {type(contents).__name__}")
+    if missing := [key for key in keys if key not in contents]:
+        raise DatasetError(f"{what} has no {', '.join(missing)}; it is damaged or another file: fetch it again")
+    return contents
+
+
+def require_inside(numbers: Int64[np.ndarray, "..."], size: int, what: str) -> None:
+    """DatasetError where a number is not one of so many images."""
+    outside = numbers[(numbers < 0) | (numbers >= size)]
+    if len(outside):
+        raise DatasetError(f"{what} holds {outside[0]}, but there are {size} images: fetch the file again")
 
 
 def _nests_as(values: Any, shape: tuple[int, ...]) -> bool:
