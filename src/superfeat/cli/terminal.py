@@ -124,7 +124,9 @@ class Follow:
         """`done` of `total` of what is going on."""
         if what != self.what or total != self.progress.total or done < self.progress.position:
             self.end()
+            reported = self.progress.reported  # many short jobs report as often as one long job
             self.what, self.progress = what, Progress(what, total)
+            self.progress.reported = reported
         self.progress.at(done, note)
 
     def end(self) -> None:

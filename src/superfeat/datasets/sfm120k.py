@@ -26,8 +26,6 @@ def read_sfm120k(root: str | Path, split: Literal["train", "val"] = "train") -> 
     file = _find(Path(root), TRAINING_FILE, "a dict with 'train' and 'val', each with " + ", ".join(SPLIT_KEYS))
     whole = require_entries(read_pickle(file), (split,), str(file))
     part = require_entries(whole[split], SPLIT_KEYS, f"{file}: '{split}'")
-        require_entries(read_pickle(file), (split,), str(file))[split], SPLIT_KEYS, f"{file}: '{split}'"
-    )
     what = f"{file}: '{split}'"
     photos = _photos(part["cids"], file)
     clusters, queries, positives = (
