@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import html
 import json
 import os
 import shutil
@@ -80,6 +81,8 @@ def run(*arguments: object) -> Result:
 def words_of(data: Path, dataset: object, output: Path, *more: object) -> list[object]:
     """The whole command; without photos for words where global vectors are asked for."""
     words: list[object] = ["evaluate", dataset, "--weights", data / "network", "-o", output, "--workers", "1"]
+    if "--analyses" not in more:
+        words += ["--analyses", "0"]
     if "method=pooled" not in more:
         words += ["--codebook-images", data / "words"]
     return [*words, *(word for setting in SETTINGS for word in ("--set", setting)), *more]
@@ -556,3 +559,18 @@ def test_average_precision_is_that_of_the_kept_ranking(data: Path, once: dict[st
         ):
             if right:
                 assert query["ap"][grade] == pytest.approx(100 * average_precision(ranking, right, junk), abs=1e-4)
+
+
+def test_the_report_looks_into_the_network(data: Path, tmp_path: Path) -> None:
+    """Drawn once; what is printed is the result alone."""
+    words = ("roxford5k", tmp_path / "run", "--images", data / "ox", "--analyses", "2")
+    found = measure(data, *words)
+    kinds = {path.stem for path in (tmp_path / "run" / "analyses").glob("*.png")}
+    assert {"redundancy", "scales", "words"} <= kinds
+    page = Path(found["report"]).read_text(encoding="utf-8")
+    for kind in kinds:
+        title = json.loads((tmp_path / "run" / "analyses" / f"{kind}.json").read_text())["title"]
+        assert html.escape(title) in page
+    before = (tmp_path / "run" / "analyses" / "scales.json").stat().st_mtime_ns
+    assert measure(data, *words)["grades"] == found["grades"]
+    assert (tmp_path / "run" / "analyses" / "scales.json").stat().st_mtime_ns == before

@@ -1,11 +1,14 @@
 """superfeat evaluate: a number, with everything it depends on."""
 
+import contextlib
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from superfeat.cli.analyze import analyze
 from superfeat.cli.terminal import Follow, json_option, print_result, workers_option
 from superfeat.config import PROFILES, EvaluateConfig, as_dict, overlay, parse_assignment
 from superfeat.errors import SuperfeatError
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from superfeat.images import Photo
 
 PATH = click.Path(path_type=Path)
+ANALYSED = 8  # photos
 DOING = {
     "features": "extracting", "codebook features": "codebook: extracting", "index": "indexing",
     "distractors": "distractors", "search": "searching",
@@ -35,6 +39,10 @@ DOING = {
 @click.option("--features", type=PATH, help="A features folder with the set's images, in place of extracting them.")
 @click.option("--distractors", type=PATH, help="R1M's folder, or any folder of photos that are never right.")
 @click.option("--allow-missing", is_flag=True, help="Count photos that are not there as not found.")
+@click.option(
+    "--analyses", default=ANALYSED, show_default=True, type=click.IntRange(min=0),
+    help="Look into the network on the photos of so many queries, for the report.",
+)  # fmt: skip
 @click.option("--compare", nargs=2, type=PATH, metavar="A B", help="Compare two finished evaluations.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
@@ -42,8 +50,8 @@ DOING = {
 def evaluate(
     dataset: str | None, images: Path | None, weights: str | None, output: Path | None, profile: str,
     assignments: tuple[str, ...], codebook: Path | None, codebook_images: tuple[str, ...], features: Path | None,
-    distractors: Path | None, allow_missing: bool, compare: tuple[Path, Path] | None, device: str, workers: int | None,
-    as_json: bool,
+    distractors: Path | None, allow_missing: bool, analyses: int, compare: tuple[Path, Path] | None, device: str,
+    workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Measure how well a network finds, by the protocol of DATASET.
 
@@ -71,6 +79,8 @@ def evaluate(
         on_round=lambda at: follow(f"codebook: k-means, round {at.number} of {at.rounds}:", at.done, at.points),
     )  # fmt: skip
     found = _last(steps, follow)
+    if analyses:
+        _analyse(output, weights, [query.photo.path for query in test.queries[:analyses]], config, found)
     report = _write_report(output)
     result = {"run": str(output), "report": report, **_summary(found), "card": found.card}
     print_result(result, as_json, _report)
@@ -120,6 +130,27 @@ def _last(steps: "Iterator[Any]", follow: Follow) -> "Evaluated":
             return step
         follow(DOING[step.stage], step.done, step.total)
     raise AssertionError("a run ends with its scores")
+
+
+def _analyse(output: Path, weights: str, photos: Sequence[Path], config: EvaluateConfig, found: "Evaluated") -> None:
+    """What `superfeat analyze` shows of the queries' photos, for the report; what cannot be made is left out."""
+    folder = output / "analyses"
+    extract = config.extract
+    common = [*map(str, dict.fromkeys(photos)), "-o", str(folder), "--weights", weights, "--set"]
+    common += [f"max_side={extract.max_side}", "--set", f"upright={str(extract.upright).lower()}"]
+    scales = ["--set", f"scales={list(extract.scales)}"]
+    kinds = {"redundancy": [], "scales": [*scales, "--set", f"features_per_image={extract.features_per_image}"]}
+    if config.method == "asmk":
+        kinds["words"] = [*scales, "--codebook", str(output / "index" / "codebook")]
+    if found.card["network"]["method"] == "fire":
+        kinds |= {"attention": [], "correlation": []}
+    for kind, more in kinds.items():
+        if not (folder / f"{kind}.png").is_file():
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    analyze.main([kind, *common, *more], standalone_mode=False)
+            except SuperfeatError as error:
+                click.echo(f"note: no analysis of {kind}: {error}", err=True)
 
 
 def _write_report(output: Path) -> str | None:
