@@ -47,6 +47,7 @@ FEW_POINTS = 16  # up to here each gets a mark
 FEW_BARS = 16  # up to here each gets its number
 END_GAP = 0.075  # of the axes' height between the names at the ends of lines
 NOTE_WIDTH, NOTE_LINE = 66, 11  # characters, points
+TITLE_WIDTH = 36  # characters
 POINTS = 72  # in an inch
 LEGEND_LINE = 0.22  # inches
 HEAT = 0.7  # how much of the warmest place of a photo its colour covers
@@ -231,7 +232,7 @@ def _looks(series: Sequence[Series]) -> list[dict[str, Any]]:
 
 def _frame(axes: Any, panel: Panel) -> None:
     lines = _note_lines(panel.note)
-    axes.set_title(panel.title, pad=6 + NOTE_LINE * len(lines))
+    axes.set_title(textwrap.fill(panel.title, TITLE_WIDTH), pad=6 + NOTE_LINE * len(lines))
     if lines:
         offset = {"xytext": (0, 5), "textcoords": "offset points"}
         axes.annotate("\n".join(lines), (0, 1), xycoords="axes fraction", **offset, fontsize=8, color=MUTED)

@@ -45,11 +45,14 @@ def published(name: str) -> dict[str, Any]:
 
 def table(
     name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], measured: Sequence[str], finding: str,
-    agrees: bool,
+    agrees: bool, beside: Sequence[str] = (),
 ) -> Outcome:  # fmt: skip
-    """An outcome drawn as bars: for each of the `measured` columns a panel, ours, and the paper's where it has them."""
+    """An outcome drawn as bars: for each of the `measured` columns a panel, ours, and the paper's where it has them.
+
+    The other columns name the bars, but for those that stand `beside`.
+    """
     paper = published(name)
-    settings = [column for column in columns if column not in measured]
+    settings = [column for column in columns if column not in (*measured, *beside)]
     panels = []
     for column in measured:
         series = [_bars("ours", columns, rows, settings, column)]
