@@ -1,5 +1,8 @@
 """What all tests share: shape checks on, a tiny network, a folder of photos, the reference fixtures."""
 
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
@@ -38,6 +41,7 @@ CHECKED = (
 # The tower lets an int pass for a float, as every type checker does.
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
+from fixtures_disk import Disk  # noqa: E402 - the hook comes before the first import of superfeat
 from fixtures_recipe import noise, recipe_network  # noqa: E402 - the hook comes before the first import of superfeat
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig  # noqa: E402
 from superfeat.weights import Network  # noqa: E402
@@ -88,3 +92,19 @@ def photo_folder(tmp_path: Path) -> Path:
     for seed, (name, (height, width)) in enumerate(sizes.items()):
         Image.fromarray(noise(height, width, seed)).save(folder / name)
     return folder
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A file system of 8 MB; skips, saying so, where none can be mounted."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], capture_output=True, check=False
+    )
+    if not mounted or mounted.returncode:
+        pytest.skip("a file system of its own is needed")
+    try:
+        yield Disk(path)
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import html
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from click.testing import CliRunner, Result
 
 import superfeat
 import superfeat.evaluate
+from fixtures_disk import Disk
 from fixtures_evaluate import (
     CONFIG,
     GRADES,
@@ -352,36 +352,6 @@ def test_a_codebook_that_is_made(data: Path, once: dict[str, Any], tmp_path: Pat
     found = json.loads(result.stdout)
     assert found["grades"] == once["grades"]
     assert found["card"]["codebook"]["digest"] == once["card"]["codebook"]["digest"]
-
-
-class Disk:
-    """A small file system in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def fill(self, pages: int) -> None:
-        room = os.statvfs(self.path)
-        with (self.path / "ballast").open("wb") as file:
-            file.write(bytes(max(0, room.f_bavail - pages) * room.f_frsize))
-
-    def free(self) -> None:
-        (self.path / "ballast").unlink(missing_ok=True)
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)], capture_output=True, check=False
-    )
-    if not mounted or mounted.returncode:
-        pytest.skip("a file system of its own is needed")
-    try:
-        yield Disk(path)
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 @pytest.mark.parametrize("where", ["extract_set", "build_index", "search_index", "make_card"])

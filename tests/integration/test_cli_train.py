@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import superfeat
+from fixtures_disk import Disk
 from fixtures_recipe import listen_to_ctrl_c, noise
 from superfeat.cli import main
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
@@ -543,37 +544,6 @@ def test_a_damaged_run(file: str, contents: bytes, words: list[str], data: Path,
 
 
 # -- Disks
-
-
-class Disk:
-    """A small file system in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def fill(self, pages: int) -> None:
-        """Leaves so many pages."""
-        room = os.statvfs(self.path)
-        with (self.path / "ballast").open("wb") as file:
-            file.write(bytes(max(0, room.f_bavail - pages) * room.f_frsize))
-
-    def free(self) -> None:
-        (self.path / "ballast").unlink(missing_ok=True)
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], capture_output=True, check=False
-    )
-    if not mounted or mounted.returncode:
-        pytest.skip("a file system of its own is needed")
-    try:
-        yield Disk(path)
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def test_a_disk_without_room_for_a_run(disk: Disk, data: Path) -> None:
