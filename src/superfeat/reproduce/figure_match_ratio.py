@@ -1,7 +1,7 @@
 """Figure 3: the share of matches that are with the positive, over training, with and without the same-ID rule.
 
 Measured in one training, as the paper does. We suppose that its curves were made with the released ratio test, which
-nearly everything passes; with Lowe's the ID rule has little left to do (docs/training.md), so that one is used here.
+nearly everything passes; with Lowe's the ID rule has little left to do (docs/training.md), so the released is used.
 """
 
 from superfeat.figures import Panel, Series
