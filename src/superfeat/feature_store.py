@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import mmap
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -95,7 +96,7 @@ class FeatureStore:
 
     def _features(self, entry: Entry) -> Features:
         rows = slice(entry.first, entry.first + entry.count)
-        arrays: dict[str, Any] = {key: array[rows] for key, array in self._arrays.items()}
+        arrays: dict[str, Any] = {key: _copy_rows(array, rows) for key, array in self._arrays.items()}
         return Features(name=entry.name, image_size=entry.size, network=self._network, **arrays)
 
     def verify(self) -> None:
@@ -281,7 +282,17 @@ def _map_array(folder: Path, name: str, rows: int, width: int | None) -> np.ndar
     with explained(path, "read"):
         if path.stat().st_size < HEADER_BYTES + int(np.prod(shape)) * np.dtype(DTYPES[name]).itemsize:
             raise StoreError(f"{path} is shorter than its journal says; extract again into a new folder")
-        return np.asarray(np.memmap(path, DTYPES[name], "r", HEADER_BYTES, shape))
+        return np.memmap(path, DTYPES[name], "r", HEADER_BYTES, shape)
+
+
+def _copy_rows(array: np.ndarray, rows: slice) -> np.ndarray:
+    """Rows in memory of their own. The pages that they came from are let go, or a pass over all images would come to
+    count as memory of this process."""
+    values = np.array(array[rows])
+    pages = getattr(array, "_mmap", None)
+    if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
+    return values
 
 
 def _checksum(arrays: Mapping[str, np.ndarray]) -> int:
