@@ -1,11 +1,15 @@
-"""What the same-ID rule does to the matches that training learns from, by the deviation of LIT's templates.
+r"""What the same-ID rule does to the matches that training learns from, by the deviation of LIT's templates.
 
-A new LIT on a trained trunk; pairs of photos of one thing, and for each query a photo of another thing. The share of
+A new LIT on a trained trunk, or a trained LIT; pairs of photos of one thing, and for each query a photo of another thing. The share of
 matches that are with the positive, as in Figure 3 of the paper (5 negatives), with and without the rule, under Lowe's
 ratio test and under the released one, which nearly everything passes.
 
     superfeat weights get imagenet-resnet50
     python -m benchmarks.match_ratio --images THINGS --json benchmarks/results/match_ratio.json
+
+    superfeat train drawn-mini -o mini --set training.template_scale=0.2 --set training.epochs=0
+    python -m benchmarks.match_ratio --recipe drawn-mini --weights mini/pretraining/best --images mini-drawn --scales 1 \
+        --count 400 --max-side 160 --json benchmarks/results/match_ratio_drawn.json
 """
 
 import argparse
@@ -36,14 +40,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--images", type=Path, required=True, help="one sub-folder per thing")
     parser.add_argument("--labels", type=Path)
     parser.add_argument("--pairs", type=Path)
-    parser.add_argument("--weights", default="imagenet-resnet50")
+    parser.add_argument("--recipe", default="fire-folder")
+    parser.add_argument("--weights", default="imagenet-resnet50", help="a trunk, or a whole network")
     parser.add_argument("--scales", type=float, nargs="+", default=[0.1, 0.2, 0.3, 0.4, 0.6, 1.0])
     parser.add_argument("--count", type=int, default=40, help="pairs")
     parser.add_argument("--max-side", type=int, default=256)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(arguments)
-    recipe, given = fit_recipe(read_recipe("fire-folder", args.set, args.weights))
+    recipe, given = fit_recipe(read_recipe(args.recipe, args.set, args.weights))
     photos = read_training_set(recipe, Sources(args.images, args.labels, args.pairs))
     start = build_start(recipe, given)
     assert isinstance(start.module, Fire)

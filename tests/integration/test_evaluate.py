@@ -476,7 +476,7 @@ def test_the_card_in_words(case: Case) -> None:
         "0 of 2 queries are cropped",
         "turned upright by the EXIF tag",
         "none is missing",
-        f"FIRE, weights {card['network']['digest'][:12]}",
+        f"FIRe, weights {card['network']['digest'][:12]}",
         "ratio test 'not recorded' and hinge 'not recorded'",
         "Longest side 1024, 1 scales (1), at most 1000 features per image",
         f"Codebook {card['codebook']['digest'][:12]}: 2 words, learned from 4 images, seed 0.",

@@ -21,6 +21,7 @@ VERSION = 1
 PACKAGES = ("torch", "numpy", "numba", "pillow")
 UNRECORDED = "not recorded"
 BYTES_PER_FLOAT = 4
+METHODS = {"fire": "FIRe", "how": "HOW"}
 
 
 def make_card(
@@ -125,7 +126,7 @@ def in_words(card: Mapping[str, Any]) -> Iterator[str]:
         yield f"{file} has SHA-256 {checksum}."
     if data["queries_without_positives"]:
         yield f"{data['queries_without_positives']} queries have no right answer and are left out."
-    yield f"{network['method'].upper()}, weights {network['digest'][:12]}; " + (
+    yield f"{METHODS.get(network['method'], network['method'])}, weights {network['digest'][:12]}; " + (
         f"trained with ratio test '{network['ratio_test']}' and hinge '{network['hinge']}'."
     )
     kept = f"at most {extract['features_per_image']} features per image" if card["method"] == "asmk" else "all pooled"
