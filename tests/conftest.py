@@ -37,6 +37,11 @@ CHECKED = (
     "superfeat.evaluation.judge",
     "superfeat.evaluation.stages",
     "superfeat.analyses",
+    "superfeat.attribution",
+    "superfeat.places",
+    "superfeat.explain",
+    "superfeat.sheet",
+    "superfeat.pictures",
 )
 # The tower lets an int pass for a float, as every type checker does.
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")

@@ -76,6 +76,18 @@ def extract(
     _require_one(done, reasons)
 
 
+def extract_image(
+    network: Network, source: str | Path | bytes, config: ExtractConfig, *, name: str = "", workers: int | None = None,
+    device: str = "cpu",
+) -> Features:  # fmt: skip
+    """The features of one photo, given as a file or as its bytes: the same as `extract` gives. ImageError if none."""
+    require_device(device)
+    pixels = read_image(source, max_side=config.max_side, upright=config.upright, draft=config.draft)
+    with _runners(network, workers, device) as (module, runners, _):
+        pending = _start(module, network, pixels, config, runners, device)
+        return _finish(network, name, pending, config)
+
+
 def extract_to(
     path: str | Path,
     network: Network,
@@ -184,24 +196,35 @@ def _run(
 ) -> Iterator[Features | Skipped]:
     """The pipeline: decoding runs ahead of the network, the network's tasks ahead of the selection."""
     require_device(device)
-    module = network.fast if device == "cpu" else network.module.eval().to(device)
-    workers = 1 if device != "cpu" else workers or default_workers()
-    threads = torch.get_num_threads()
     decoding: collections.deque[tuple[Photo, Future[Pixels | Skipped]]] = collections.deque()
     working: collections.deque[tuple[Photo, Skipped | _Pending]] = collections.deque()
     coming = iter(photos)
+    with worker_pool(DECODERS) as decoders, _runners(network, workers, device) as (module, runners, count):
+        while True:
+            while len(decoding) < count + DECODERS and (photo := next(coming, None)) is not None:
+                decoding.append((photo, decoders.submit(_decode, photo, config)))
+            while decoding and len(working) <= count:
+                photo, decoded = decoding.popleft()
+                pixels = decoded.result()
+                skipped = isinstance(pixels, Skipped)
+                working.append((photo, pixels if skipped else _start(module, network, pixels, config, runners, device)))
+            if not working:
+                return
+            photo, pending = working.popleft()
+            yield pending if isinstance(pending, Skipped) else _finish(network, photo.name, pending, config)
+
+
+@contextlib.contextmanager
+def _runners(
+    network: Network, workers: int | None, device: str
+) -> Iterator[tuple[Callable[[Tensor], Local], ThreadPoolExecutor, int]]:
+    """The module, and the threads that run it, a scale at a time."""
+    module = network.fast if device == "cpu" else network.module.eval().to(device)
+    workers = 1 if device != "cpu" else workers or default_workers()
+    threads = torch.get_num_threads()
     try:
-        with worker_pool(DECODERS) as decoders, worker_pool(workers, lambda: torch.set_num_threads(1)) as runners:
-            while True:
-                while len(decoding) < workers + DECODERS and (photo := next(coming, None)) is not None:
-                    decoding.append((photo, decoders.submit(_decode, photo, config)))
-                while decoding and len(working) <= workers:
-                    photo, pixels = decoding.popleft()
-                    working.append((photo, _start(module, network, pixels.result(), config, runners, device)))
-                if not working:
-                    return
-                photo, pending = working.popleft()
-                yield pending if isinstance(pending, Skipped) else _finish(network, photo, pending, config)
+        with worker_pool(workers, lambda: torch.set_num_threads(1)) as runners:
+            yield module, runners, workers
     finally:
         torch.set_num_threads(threads)  # the workers' setting reaches parts of torch that all threads share
 
@@ -224,14 +247,12 @@ class _Pending(NamedTuple):
 def _start(
     module: Callable[[Tensor], Local],
     network: Network,
-    pixels: Pixels | Skipped,
+    pixels: Pixels,
     config: ExtractConfig,
     runners: ThreadPoolExecutor,
     device: str,
-) -> "_Pending | Skipped":
+) -> "_Pending":
     """Hands each scale of a decoded photo to the workers."""
-    if isinstance(pixels, Skipped):
-        return pixels
     height, width = pixels.shape[:2]
     scales = [scale for scale in config.scales if min(scaled_size(height, width, scale)) >= 1]
     image = torch.from_numpy(normalise(pixels, *network.normalisation)).unsqueeze(0).to(device)
@@ -288,7 +309,7 @@ def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "hei
     return place
 
 
-def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractConfig) -> Features:
+def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfig) -> Features:
     """The strongest features over all scales, strongest first; equal ones in the order of scale and ID."""
     parts = [part.result() for part in pending.parts]
     strengths = np.concatenate([part.strengths for part in parts]) if parts else np.empty(0, np.float32)
@@ -307,6 +328,6 @@ def _finish(network: Network, photo: Photo, pending: _Pending, config: ExtractCo
         owners = np.repeat(np.arange(len(parts)), counts)
         maps = [_attention_map(parts[owners[index]], int(ids[index])) for index in chosen]
     return Features(
-        photo.name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps,
+        name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps,
         pending.image_size, network.digest,
     )  # fmt: skip

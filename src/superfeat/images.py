@@ -1,9 +1,11 @@
 """Photos: list them, decode them, turn them upright, crop, limit, normalise."""
 
+import contextlib
 import dataclasses
 import glob
+import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,34 +138,37 @@ def register_heif() -> bool:
 
 
 def read_image(
-    path: str | Path,
+    source: str | Path | bytes,
     *,
     max_side: int | None = None,
     upright: bool = True,
     box: Box | None = None,
     draft: bool = False,
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Decodes a photo to RGB, crops it, and shrinks it to `max_side` (never enlarges). ImageError if it cannot.
+    """Decodes a photo, from a file or from its bytes, to RGB, crops it, and shrinks it to `max_side` (never enlarges).
 
+    ImageError if it cannot.
     A box is in stored pixels; its crop is limited in proportion, to max_side * its longest side / the whole's.
     """
+    with _explained(), _open(source) as image:
+        if draft and max_side is not None and box is None:
+            image.draft("RGB", (2 * max_side, 2 * max_side))  # keeps twice the size, so that Lanczos still decides
+        pixels = to_rgb(_upright(image) if upright and box is None else image)
+        side = max_side
+        if box is not None:
+            whole = max(pixels.size)
+            pixels = _crop(pixels, box)
+            side = max_side and max(1, int(max_side * max(box[2] - box[0], box[3] - box[1]) / whole))
+        if side:
+            pixels.thumbnail((side, side), Image.Resampling.LANCZOS)
+        return np.asarray(pixels)
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Turns whatever decoders raise into an ImageError that says what is wrong with the photo."""
     try:
-        image = _open(path)
-        with image:
-            if draft and max_side is not None and box is None:
-                image.draft("RGB", (2 * max_side, 2 * max_side))  # keeps twice the size, so that Lanczos still decides
-            if upright and box is None:
-                image = _upright(image)
-            pixels = to_rgb(image)
-            if box is not None:
-                whole = max(pixels.size)
-                pixels = _crop(pixels, box)
-                side = max_side and max(1, int(max_side * max(box[2] - box[0], box[3] - box[1]) / whole))
-            else:
-                side = max_side
-            if side:
-                pixels.thumbnail((side, side), Image.Resampling.LANCZOS)
-            return np.asarray(pixels)
+        yield
     except ImageError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -178,11 +183,18 @@ def read_image(
         raise ImageError(f"damaged image ({type(error).__name__}: {error})") from error
 
 
-def _open(path: str | Path) -> Image.Image:
-    file = Path(path)
-    if file.is_dir():
+def upright_size(source: str | Path | bytes) -> tuple[int, int]:
+    """Width and height of a photo turned upright, without decoding it. ImageError if that cannot be read."""
+    with _explained(), _open(source) as image:
+        width, height = image.size
+        return (height, width) if _orientation(image) in range(5, 9) else (width, height)
+
+
+def _open(source: str | Path | bytes) -> Image.Image:
+    file = io.BytesIO(source) if isinstance(source, bytes) else Path(source)
+    if isinstance(file, Path) and file.is_dir():
         raise ImageError("a folder, not an image")
-    if file.stat().st_size == 0:
+    if not source or (isinstance(file, Path) and file.stat().st_size == 0):
         raise ImageError("the file is empty")
     register_heif()
     Image.init()
@@ -190,12 +202,15 @@ def _open(path: str | Path) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Turned by its EXIF tag; a damaged tag leaves it as it is."""
+    return ImageOps.exif_transpose(image) if _orientation(image) in range(2, 9) else image
+
+
+def _orientation(image: Image.Image) -> int:
+    """What the EXIF tag says; a damaged one says nothing."""
     try:
-        orientation = image.getexif().get(0x0112, 1)
+        return int(image.getexif().get(0x0112, 1))
     except Exception:
-        return image
-    return ImageOps.exif_transpose(image) if orientation in range(2, 9) else image
+        return 1
 
 
 def _crop(image: Image.Image, box: Box) -> Image.Image:

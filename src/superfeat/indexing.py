@@ -1,20 +1,25 @@
 """Into the index: features folders and photos. What is there and has not changed is left alone, so both can go on."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from superfeat.codebook import read_codebook_manifest
 from superfeat.config import CodebookConfig, ExtractConfig, as_dict
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.feature_store import FeatureStore, photo_stamp
 from superfeat.features import Features, ImageWords
 from superfeat.images import Photo, Skipped
 from superfeat.index import Added, Index
-from superfeat.store import as_json, differences
+from superfeat.places import encode_places, word_regions
+from superfeat.store import as_json, differences, read_json, write_json
 
 if TYPE_CHECKING:
     from superfeat.weights import Network
 
+CALIBRATION = "calibration.json"  # in an index or a network's folder: from scores to probabilities
 BATCH = 64  # images that share one wait for the disk
 # A codebook learned from the photos themselves wants few words (benchmarks/codebooks.py).
 FEWEST_WORDS, FEATURES_PER_WORD, LEAST_FEATURES_PER_WORD = 64, 2000, 8
@@ -85,13 +90,45 @@ def index_photos(
 
     def new() -> Iterator[tuple[str, Features, Mapping[str, Any]]]:
         for features in features_of():
-            yield features.name, features, {**metas[features.name], "size": list(features.image_size or ())}
+            noted = {**metas[features.name], "size": list(features.image_size or ())}
+            yield features.name, features, noted | _places(index, features)
 
     for added in index.add_many(new()):
         yield from skipped
         skipped.clear()
         yield added
     yield from skipped
+
+
+def _places(index: Index, features: Features) -> dict[str, str]:
+    """Where its words are, if its features say where they look."""
+    if features.regions is None:
+        return {}
+    words = index.codebook.assign(features.vectors)[:, 0]
+    return {"places": encode_places(word_regions(features.regions, words, np.unique(words)))}
+
+
+def vanished(index: Index, photos: Iterable[Photo], folders: Sequence[Path]) -> list[str]:
+    """Indexed photos that `photos` does not list although they lay in one of these folders, or whose file is gone."""
+    listed = {photo.name for photo in photos}
+    roots = [folder.absolute() for folder in folders]
+    gone = []
+    for _, image in index.snapshot().images():
+        path = Path(str(image.meta.get("path", "")))
+        if image.name in listed or not path.is_absolute():
+            continue
+        if any(path.is_relative_to(root) for root in roots) or not path.exists():
+            gone.append(image.name)
+    return gone
+
+
+def take_calibration(index: Index, codebook: Path) -> None:
+    """Notes the calibration beside this codebook in an index that was made with it and has none of its own."""
+    source = codebook.parent / CALIBRATION
+    if (index.path / CALIBRATION).exists() or not source.is_file():
+        return
+    if read_codebook_manifest(codebook)["digest"] == index.codebook.digest:
+        write_json(index.path / CALIBRATION, read_json(source))
 
 
 def index_inverted_file(index: Index, path: Path) -> Iterator[Added]:

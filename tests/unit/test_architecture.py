@@ -14,7 +14,18 @@ PACKAGE = Path(superfeat.__file__).parent
 # From the first words to the last edge; a module may import from its own group and from those before it.
 GROUPS = {
     "words": ("errors", "config", "features", "figures"),
-    "sums": ("nets", "losses", "metrics", "threads", "kernel", "postings", "nearest"),
+    "sums": (
+        "nets",
+        "losses",
+        "metrics",
+        "threads",
+        "kernel",
+        "postings",
+        "nearest",
+        "attribution",
+        "places",
+        "calibration",
+    ),
     "goods": (
         "images",
         "datasets",
@@ -44,8 +55,8 @@ GROUPS = {
         "evaluation",
         "evaluate",
     ),
-    "uses": ("analyses", "reproduce"),
-    "edges": ("plots", "report", "cli", "__main__"),
+    "uses": ("analyses", "explain", "likeness", "engine", "duplicates", "doctor", "reproduce"),
+    "edges": ("plots", "sheet", "pictures", "report", "results_page", "service", "cli", "__main__"),
 }
 ORDER = list(GROUPS)
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

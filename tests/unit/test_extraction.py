@@ -15,7 +15,7 @@ import oracles
 from fixtures_recipe import absolute_error, noise
 from superfeat import ExtractConfig, Features, FeatureStore, Network, extract, extract_to
 from superfeat.errors import ImageError, StoreError, SuperfeatError
-from superfeat.extraction import as_photos, default_workers, find_regions, resize
+from superfeat.extraction import as_photos, default_workers, extract_image, find_regions, resize
 from superfeat.feature_store import photo_stamp
 from superfeat.images import Photo, Skipped
 from superfeat.nets.local import Local
@@ -376,3 +376,22 @@ def test_nothing_readable_into_a_folder(tiny_network: Network, mixed_folder: Pat
     with pytest.raises(ImageError, match="none of the 2 photos"):
         list(extract_to(tmp_path / "out", tiny_network, [mixed_folder / name for name in BAD[:2]], FEW))
     assert len(FeatureStore(tmp_path / "out").skipped) == 2
+
+
+def test_one_image_is_extracted_as_many_are(photo_folder: Path, tiny_network: Network) -> None:
+    config = ExtractConfig(max_side=48, scales=(1.0, 0.5), attention="maps")
+    for features in extract(tiny_network, photo_folder, config, workers=2):
+        path = photo_folder / features.name
+        for source in (path, path.read_bytes()):
+            alone = extract_image(tiny_network, source, config, name=features.name, workers=1)
+            for name, array in features.arrays().items():
+                np.testing.assert_array_equal(alone.arrays()[name], array)
+            assert (alone.name, alone.image_size, alone.network) == (
+                features.name, features.image_size, features.network
+            )  # fmt: skip
+            assert features.maps is not None
+            assert alone.maps is not None
+            for mine, theirs in zip(alone.maps, features.maps, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+    with pytest.raises(ImageError, match="not an image"):
+        extract_image(tiny_network, b"no photo", config)

@@ -26,6 +26,7 @@ from superfeat.images import (
     read_image,
     register_heif,
     scaled_size,
+    upright_size,
 )
 
 Pixels = npt.NDArray[np.uint8]
@@ -195,6 +196,28 @@ def test_all_exif_orientations(orientation: int, tmp_path: Path) -> None:
     file = save(tmp_path / "turned.png", stored, exif=exif)
     np.testing.assert_array_equal(read_image(file), TURNS[orientation](stored))
     np.testing.assert_array_equal(read_image(file, upright=False), stored)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_upright_size_is_known_without_decoding(orientation: int, tmp_path: Path) -> None:
+    image = Image.fromarray(noise(20, 30))
+    exif = image.getexif()
+    exif[0x0112] = orientation
+    image.save(tmp_path / "photo.jpg", exif=exif)
+    height, width = read_image(tmp_path / "photo.jpg").shape[:2]
+    assert upright_size(tmp_path / "photo.jpg") == (width, height)
+    assert upright_size((tmp_path / "photo.jpg").read_bytes()) == (width, height)
+
+
+def test_bytes_are_read_like_files(photo_folder: Path) -> None:
+    for photo in list_photos([photo_folder]).photos:
+        data = photo.path.read_bytes()
+        np.testing.assert_array_equal(read_image(data, max_side=32), read_image(photo.path, max_side=32))
+    for data, reason in ((b"", "empty"), (b"no photo", "not an image")):
+        with pytest.raises(ImageError, match=reason):
+            read_image(data)
+        with pytest.raises(ImageError, match=reason):
+            upright_size(data)
 
 
 def test_a_phones_jpeg_is_turned_before_it_is_limited(tmp_path: Path) -> None:

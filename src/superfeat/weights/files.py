@@ -28,7 +28,7 @@ from superfeat.unpickle import read_torch
 from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
-from superfeat.weights.named import NAMED, cached_path
+from superfeat.weights.named import NAMED, SHIPPED, cached_path, shipped_names
 
 FORMAT = "superfeat-network"
 VERSION = 1
@@ -91,13 +91,8 @@ def build_module(config: NetworkConfig) -> Fire | How:
 
 def load_network(source: str | Path) -> Network:
     """Loads a network from a folder of ours, a released FIRe or HOW checkpoint, a trunk file (torchvision, timm,
-    Keras), an exported .onnx file, or by a name that `superfeat weights get` has brought."""
-    path = Path(source)
-    if str(source) in NAMED and not path.exists():
-        path = cached_path(str(source))
-    if not path.exists():
-        names = ", ".join(NAMED)
-        raise WeightsError(f"no weights at {source}: give a file, a folder, or one of the names {names}")
+    Keras), an exported .onnx file, or or by name (shipped with superfeat, or brought by `superfeat weights get`)."""
+    path = find_weights(source)
     if path.suffix == ".onnx":
         from superfeat.onnx import load_onnx
 
@@ -107,6 +102,19 @@ def load_network(source: str | Path) -> Network:
     if (path / "config.json").is_file():
         return _load_ours(path)
     return _adopt(read_foreign(path), path)
+
+
+def find_weights(source: str | Path) -> Path:
+    """The file or folder of weights given by a path or by a name."""
+    path, name = Path(source), str(source)
+    if path.exists():
+        return path
+    if name in shipped_names():
+        return SHIPPED / name
+    if name in NAMED:
+        return cached_path(name)
+    names = ", ".join([*shipped_names(), *NAMED])
+    raise WeightsError(f"no weights at {source}: give a file, a folder, or one of the names {names}")
 
 
 def read_foreign(path: Path) -> Foreign:

@@ -43,6 +43,14 @@ NAMED = {
     ),
 }
 
+# Networks that come with the package, each a folder with its codebook and its calibration.
+SHIPPED = Path(__file__).parent.parent / "shipped"
+
+
+def shipped_names() -> list[str]:
+    """The networks that come with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+
 
 def cache_folder() -> Path:
     """$SUPERFEAT_CACHE, or superfeat below the user's cache folder."""
