@@ -206,8 +206,10 @@ def _run(
             while decoding and len(working) <= count:
                 photo, decoded = decoding.popleft()
                 pixels = decoded.result()
-                skipped = isinstance(pixels, Skipped)
-                working.append((photo, pixels if skipped else _start(module, network, pixels, config, runners, device)))
+                if isinstance(pixels, Skipped):
+                    working.append((photo, pixels))
+                else:
+                    working.append((photo, _start(module, network, pixels, config, runners, device)))
             if not working:
                 return
             photo, pending = working.popleft()
