@@ -1,15 +1,15 @@
 r"""What the same-ID rule does to the matches that training learns from, by the deviation of LIT's templates.
 
-A new LIT on a trained trunk, or a trained LIT; pairs of photos of one thing, and for each query a photo of another thing. The share of
-matches that are with the positive, as in Figure 3 of the paper (5 negatives), with and without the rule, under Lowe's
-ratio test and under the released one, which nearly everything passes.
+A new LIT on a trained trunk, or a trained LIT; pairs of photos of one thing, and for each query a photo of another
+thing. The share of matches that are with the positive, as in Figure 3 of the paper (5 negatives), with and without the
+rule, under Lowe's ratio test and under the released one, which nearly everything passes.
 
     superfeat weights get imagenet-resnet50
     python -m benchmarks.match_ratio --images THINGS --json benchmarks/results/match_ratio.json
 
     superfeat train drawn-mini -o mini --set training.template_scale=0.2 --set training.epochs=0
-    python -m benchmarks.match_ratio --recipe drawn-mini --weights mini/pretraining/best --images mini-drawn --scales 1 \
-        --count 400 --max-side 160 --json benchmarks/results/match_ratio_drawn.json
+    python -m benchmarks.match_ratio --recipe drawn-mini --weights mini/pretraining/best --images mini-drawn \
+        --scales 1 --count 400 --max-side 160 --json benchmarks/results/match_ratio_drawn.json
 """
 
 import argparse

@@ -53,7 +53,8 @@ ul,ol{list-style:none;margin:0;padding:0}nav ul{display:flex;gap:1.4rem;overflow
 nav li{padding:.7rem 0}nav a{text-decoration:none;color:var(--muted);font-size:.92rem}nav a:hover{color:var(--link)}
 .wide{max-width:74rem;margin:0 auto;padding:0 1.1rem}main>section{margin:0 0 3.2rem}
 h1{font-size:clamp(1.9rem,6vw,2.7rem);line-height:1.15;letter-spacing:-.02em;margin:2.2rem 0 .3rem}
-h1,h3,td,li{overflow-wrap:anywhere}h2{font-size:1.35rem;letter-spacing:-.01em;margin:0 0 .9rem}h3{font-size:1rem;margin:0}
+h1,h3,td,li{overflow-wrap:anywhere}h2{font-size:1.35rem;letter-spacing:-.01em;margin:0 0 .9rem}
+h3{font-size:1rem;margin:0}
 .lead,.muted,figcaption,.label,dt{color:var(--muted);font-weight:400}.lead{margin:0 0 2rem}p.muted{margin:-.5rem 0 1rem}
 .cards{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,18rem),1fr))}
 .card,figure,details,.strip,.scroll{border:1px solid var(--line);border-radius:12px}

@@ -84,7 +84,8 @@ def test_boxes_are_cut_to_the_photo() -> None:
 
 
 @pytest.mark.parametrize(
-    "box", [None, [1, 2, 3], [0, 0, 0, 1], [0, 0, 1, -1], [2, 0, 1, 1], [0, 0, float("nan"), 1], "abcd", [0, 0, 1, "x"]],
+    "box",
+    [None, [1, 2, 3], [0, 0, 0, 1], [0, 0, 1, -1], [2, 0, 1, 1], [0, 0, float("nan"), 1], "abcd", [0, 0, 1, "x"]],
     ids=str,
 )  # fmt: skip
 def test_what_is_no_box_is_refused(box: object) -> None:
