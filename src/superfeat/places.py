@@ -51,7 +51,7 @@ def decode_places(text: object, count: int) -> Float64[np.ndarray, "m 4"] | None
         return None
     if len(values) != 4 * count:
         return None
-    return values.reshape(-1, 4) / np.asarray([STEPS, STEPS, STEPS / WIDEST, STEPS / WIDEST])
+    return np.asarray(values.reshape(-1, 4) / np.asarray([STEPS, STEPS, STEPS / WIDEST, STEPS / WIDEST]))
 
 
 def enclose(regions: Float64[np.ndarray, "m 4"], weights: Float64[np.ndarray, "m"]) -> Region | None:
@@ -80,7 +80,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 def _normal(values: Float64[np.ndarray, "k m"]) -> Float64[np.ndarray, "k m"]:
     """The normal distribution function."""
-    return np.asarray(0.5 * (1 + _erf(values / math.sqrt(2)).astype(np.float64)))
+    return 0.5 * (1 + np.asarray(_erf(values / math.sqrt(2)), np.float64))
 
 
 def require_region(values: object) -> Region:
@@ -109,4 +109,4 @@ def mass_inside(attention: Float32[np.ndarray, "height width"], region: Region) 
 def _coverage(cells: int, begin: float, end: float) -> Float64[np.ndarray, "cells"]:
     """How much of each of `cells` equal parts of 0..1 lies between begin and end."""
     edges = np.arange(cells + 1) / cells
-    return np.clip((np.minimum(edges[1:], end) - np.maximum(edges[:-1], begin)) * cells, 0, 1)
+    return np.asarray(np.clip((np.minimum(edges[1:], end) - np.maximum(edges[:-1], begin)) * cells, 0, 1))
