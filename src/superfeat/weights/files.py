@@ -91,7 +91,7 @@ def build_module(config: NetworkConfig) -> Fire | How:
 
 def load_network(source: str | Path) -> Network:
     """Loads a network from a folder of ours, a released FIRe or HOW checkpoint, a trunk file (torchvision, timm,
-    Keras), an exported .onnx file, or or by name (shipped with superfeat, or brought by `superfeat weights get`)."""
+    Keras), an exported .onnx file, or by name (shipped with superfeat, or brought by `superfeat weights get`)."""
     path = find_weights(source)
     if path.suffix == ".onnx":
         from superfeat.onnx import load_onnx
@@ -188,12 +188,15 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def save_network(network: Network, path: str | Path, *, half: bool = False, overwrite: bool = False) -> None:
-    """Writes the network as a folder, whole or not at all. `half` stores 16-bit floats: half the size, 3 digits."""
+    """Writes the network as a folder, whole or not at all. `half` stores 16-bit floats: half the size, 3 digits.
+
+    Vectors stay as they are: they take no room, and variances of pixels from 0 to 255 lie beyond 16 bits.
+    """
     if not isinstance(network.module, nn.Module):
         raise SuperfeatError("an exported network cannot be saved again; convert the network that it came from")
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.state_dict().items()}
     if half:
-        tensors = {name: value.half() if value.is_floating_point() else value for name, value in tensors.items()}
+        tensors = {name: _halved(value) for name, value in tensors.items()}
     facts = {
         "format": FORMAT,
         "version": VERSION,
@@ -207,3 +210,8 @@ def save_network(network: Network, path: str | Path, *, half: bool = False, over
         "README.md": model_card(facts, sum(value.numel() for value in tensors.values()), half).encode(),
     }
     write_folder(Path(path), files, overwrite=overwrite)
+
+
+def _halved(value: Tensor) -> Tensor:
+    small = value.half() if value.is_floating_point() and value.ndim > 1 else value
+    return small if torch.isfinite(small).all() else value

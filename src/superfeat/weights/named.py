@@ -73,6 +73,8 @@ def get_weights(name: str, *, source: str | None = None, progress: Progress = la
 
     A file that is there and whole is kept. A download by URL goes on where it was cut off.
     """
+    if name in shipped_names():
+        raise WeightsError(f"the weights '{name}' come with superfeat: use them by this name")
     if name not in NAMED:
         raise WeightsError(f"unknown weights '{name}'; known are {', '.join(NAMED)}")
     wanted = NAMED[name]
