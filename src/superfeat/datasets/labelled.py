@@ -40,7 +40,7 @@ def read_labelled(
     labels, images = Path(labels), Path(images)
     if not images.is_dir():
         raise DatasetError(f"there is no folder {images}: give the one that holds the images of {labels}")
-    label_of, notes = _read_labels(labels)
+    label_of, notes = read_labels(labels)
     endings = image_endings()
     found = {name: _find(_candidates(images, name, endings)) for name in label_of}
     missing = [name for name, path in found.items() if path is None]
@@ -79,7 +79,7 @@ def _number_files(found: Mapping[str, Path | None], label_of: Mapping[str, str],
     return {path: number for number, path in enumerate(name_of)}
 
 
-def _read_labels(labels: Path) -> tuple[dict[str, str], list[str]]:
+def read_labels(labels: Path) -> tuple[dict[str, str], list[str]]:
     """The thing of each image in the order of the file; the same line twice is one."""
     label_of: dict[str, str] = {}
     named = 0

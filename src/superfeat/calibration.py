@@ -1,0 +1,376 @@
+"""From scores to probabilities: how strangers score in a collection, how far a result stands above them, a logistic.
+
+docs/calibration.md has the reasons. Scores are compared by their logarithms, so that a constant factor changes nothing.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from superfeat.errors import SuperfeatError
+
+FORMAT = "superfeat-calibration"
+VERSION = 1
+LOWEST = 1e-12  # stands for all scores below it, 0 included, which have no logarithm
+HIGH = 0.97  # share of strangers below what stands for the highest of them: beyond, there may be matches
+MEDIAN_TO_QUARTILE, MEDIAN_TO_HIGH = 0.6745, 1.8808  # of a normal distribution, in standard deviations
+CLIP = 3.0  # deviations above the bulk from which a pair no longer counts as one of strangers
+LINK = 1.5  # the same for perhaps being one thing: where things are few, many of their pairs score no higher
+FAR = 4.0  # the same by the background: no collection's strangers lie as high
+TOP = 20  # results that people look at
+USUAL, USUAL_RESULTS = 0.1, 20  # share of right ones among them, and what it is worth beside what a collection shows
+QUERY_IMAGES = 100  # that the collection's null is worth beside what a query's own scores say
+LARGEST = 1000  # images: labelled sets are no larger, and what a logistic says far beyond its data is no knowledge
+ROUNDS = 100  # more than the search for the bulk, or Newton's method, has ever needed
+PENALTY = 0.1  # of the logistic: keeps coefficients finite where labels can be told apart without error
+BINS = 10  # of equal width, from 0 to 1
+Z_95 = 1.959964  # of a two-sided 95 % interval
+
+
+class Null(NamedTuple):
+    """How strangers score: normal in the logarithm, as far as its upper part goes; worth so many different `images`."""
+
+    location: float
+    scale: float
+    images: float
+
+
+# -- Strangers
+
+
+def fit_null(scores: Float64[np.ndarray, "n n"], background: Null | None = None) -> Null:
+    """From the scores of different images with each other, and what is known beforehand.
+
+    The upper part decides, because a result must stand out from it, and not from the many pairs that hardly share a
+    word.
+    """
+    pairs = _pairs(_require_square(scores))
+    if background is None:
+        if not len(pairs) or (own := _fit_upper(pairs, len(scores))).scale <= 0:
+            raise SuperfeatError("these photos do not show how strangers score: more different things are needed")
+        return own
+    return _mix(_fit_upper(pairs, len(scores)), background) if len(pairs) else background
+
+
+def adapt_null(null: Null, scores: Float64[np.ndarray, "n"]) -> Null:
+    """The null of one query, whose scores with different images these are: hardly one of them shows its thing."""
+    logs = logarithms(scores[scores > 0])
+    logs = logs[logs <= null.location + CLIP * null.scale]
+    return _mix(_fit_upper(logs, len(logs)), null._replace(images=QUERY_IMAGES)) if len(logs) else null
+
+
+def different_images(scores: Float64[np.ndarray, "n n"], background: Null | None = None) -> Int64[np.ndarray, "kept"]:
+    """Images no two of which score as things that are the same, taken in their order.
+
+    Most pairs must be strangers, unless there is a background. Dropping images, and not pairs alone, also drops the
+    pairs of one thing that score low.
+    """
+    pairs = _pairs(_require_square(scores))
+    cut = math.inf
+    if len(pairs):
+        location, scale = _fit_bulk(pairs)
+        cut = location + LINK * scale
+    if background is not None:
+        cut = min(cut, background.location + FAR * background.scale)
+    linked = logarithms(scores) > cut
+    alone = np.ones(len(scores), np.bool_)
+    for image in range(len(scores)):
+        alone[image] = not (linked[image, :image] & alone[:image]).any()
+    return np.flatnonzero(alone)
+
+
+def linked_share(scores: Float64[np.ndarray, "n n"], null: Null) -> float:
+    """Which part of the pairs of images scores as no strangers do: how common matches are in a collection."""
+    apart = ~np.eye(len(_require_square(scores)), dtype=np.bool_)
+    return float((evidence(scores[apart], null) >= CLIP).mean()) if apart.any() else 0.0
+
+
+def match_prior(linked: float, sample: int, images: int) -> float:
+    """How much likelier than usual a match is, in log-odds, among so many images, if this share of the pairs of a
+    sample of them is linked. The larger the collection, the less a sample tells.
+    """
+    images = max(images, 1)
+    first = min(images, TOP)
+    share = min(linked * images / first, 1.0)
+    seen = first * min(sample / images, 1.0)
+    found = (seen * share + USUAL_RESULTS * USUAL) / (seen + USUAL_RESULTS)
+    return math.log(found / (1 - found)) - math.log(USUAL / (1 - USUAL))
+
+
+def logarithms(scores: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
+    """Of scores; those that have none get the lowest."""
+    return np.asarray(np.log(np.maximum(scores, LOWEST)))
+
+
+def _require_square(scores: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
+    values = np.asarray(scores, np.float64)
+    if values.ndim != 2 or values.shape[0] != values.shape[1] or not np.isfinite(values).all():
+        raise SuperfeatError(f"scores of images with each other must be finite numbers (n, n), not {values.shape}")
+    return values
+
+
+def _pairs(scores: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "pairs"]:
+    """Logarithms of the scores of different images; pairs without a common word say nothing."""
+    values = scores[~np.eye(len(scores), dtype=np.bool_)]
+    return logarithms(values[values > 0])
+
+
+def _fit_bulk(pairs: Float64[np.ndarray, "pairs"]) -> tuple[float, float]:
+    """Location and scale from the quartiles, once what stands far above them is left out."""
+    lower, location = np.quantile(pairs, (0.25, 0.5))
+    scale = (location - lower) / MEDIAN_TO_QUARTILE  # a fifth of matches would spoil the upper quartile
+    for _ in range(ROUNDS):
+        lower, middle, upper = np.quantile(pairs[pairs <= location + CLIP * scale], (0.25, 0.5, 0.75))
+        found = (middle, (upper - lower) / (2 * MEDIAN_TO_QUARTILE))
+        if found == (location, scale):
+            break
+        location, scale = found
+    return float(location), float(scale)
+
+
+def _fit_upper(pairs: Float64[np.ndarray, "pairs"], images: int) -> Null:
+    """The normal distribution with the same upper quartile and the same high quantile."""
+    quartile, high = np.quantile(pairs, (0.75, HIGH))
+    scale = float(high - quartile) / (MEDIAN_TO_HIGH - MEDIAN_TO_QUARTILE)
+    return Null(float(quartile) - MEDIAN_TO_QUARTILE * scale, scale, images)
+
+
+def _mix(own: Null, other: Null) -> Null:
+    """By how many images each is worth."""
+    images = own.images + other.images
+    share = own.images / images
+    location, scale = (share * mine + (1 - share) * theirs for mine, theirs in zip(own[:2], other[:2], strict=True))
+    return Null(location, scale, images)
+
+
+def evidence(scores: Float64[np.ndarray, "n"], null: Null) -> Float64[np.ndarray, "n"]:
+    """How far scores stand above those of strangers, in deviations of these."""
+    values = np.asarray(scores, np.float64)
+    if not np.isfinite(values).all():
+        raise SuperfeatError("scores hold values that are not finite numbers; search again")
+    return (logarithms(values) - null.location) / null.scale
+
+
+# -- Probabilities
+
+
+class Origin(NamedTuple):
+    """What a calibration was fitted with, as far as it decides what scores are like. Digests may be unknown."""
+
+    network: str | None
+    codebook: str | None
+    kernel: str
+    alpha: float
+    threshold: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """Log-odds of being the same thing: intercept + slope * evidence + size_slope * log(images) + prior, the latter
+    two of the collection.
+    """
+
+    intercept: float
+    slope: float
+    size_slope: float
+    background: Null
+    origin: Origin
+
+    def __post_init__(self) -> None:
+        numbers = (self.intercept, self.slope, self.size_slope, *self.background)
+        if not all(math.isfinite(number) for number in numbers):
+            raise SuperfeatError(f"a calibration must hold finite numbers, not {numbers}")
+        if self.slope <= 0 or self.size_slope > 0:
+            raise SuperfeatError(
+                f"a calibration's slope is {self.slope} and its size_slope {self.size_slope}: a higher score must make "
+                "a match likelier, and a larger collection must not; fit it again"
+            )
+        if self.background.scale <= 0 or self.background.images <= 0:
+            raise SuperfeatError(f"{self.background} is no background: its scale and its images must be above 0")
+
+    def probability(
+        self, evidence: Float64[np.ndarray, "n"], images: int, prior: float | Float64[np.ndarray, "n"] = 0.0
+    ) -> Float64[np.ndarray, "n"]:
+        """That a result of such evidence shows the same thing, in a collection of so many images with this prior."""
+        odds = self.intercept + self.slope * np.asarray(evidence, np.float64)
+        return sigmoid(odds + (self.size_slope * math.log(min(max(images, 1), LARGEST)) + prior))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, to be written as JSON."""
+        facts = {**dataclasses.asdict(self), "background": self.background._asdict(), "origin": self.origin._asdict()}
+        return {"format": FORMAT, "version": VERSION, **facts}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> "Calibration":
+        """The same back; SuperfeatError for anything else."""
+        if not isinstance(values, Mapping) or values.get("format") != FORMAT:
+            raise SuperfeatError(f"this is no calibration: it must be an object with the format '{FORMAT}'")
+        if values.get("version") != VERSION:
+            raise SuperfeatError(
+                f"the calibration has version {values.get('version')!r}; this superfeat reads {VERSION}"
+            )
+        names = ("intercept", "slope", "size_slope", "background", "origin")
+        parts = _require_keys({key: values[key] for key in values if key not in ("format", "version")}, names, "")
+        background = _require_keys(parts["background"], Null._fields, "background.")
+        origin = _require_keys(parts["origin"], Origin._fields, "origin.")
+        texts = (_require_text(origin[name], f"origin.{name}", name != "kernel") for name in Origin._fields[:3])
+        numbers = (_require_number(origin[name], f"origin.{name}") for name in Origin._fields[3:])
+        return cls(
+            **{name: _require_number(parts[name], name) for name in names[:3]},
+            background=Null(*(_require_number(background[name], f"background.{name}") for name in Null._fields)),
+            origin=Origin(*texts, *numbers),
+        )
+
+
+def _require_keys(values: Any, names: tuple[str, ...], where: str) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping) or set(values) != set(names):
+        found = sorted(map(str, values)) if isinstance(values, Mapping) else repr(values)
+        raise SuperfeatError(f"a calibration needs {', '.join(where + name for name in names)}, and has {found}")
+    return values
+
+
+def _require_number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise SuperfeatError(f"'{where}' of a calibration is {value!r}; it must be a finite number")
+    return float(value)
+
+
+def _require_text(value: Any, where: str, optional: bool) -> Any:
+    if not isinstance(value, str) and not (optional and value is None):
+        raise SuperfeatError(f"'{where}' of a calibration is {value!r}; it must be text")
+    return value
+
+
+def sigmoid(odds: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
+    """Probability of log-odds, however large they are."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, -odds)))
+
+
+# -- Fitting
+
+
+def fit_calibration(
+    evidence: Float64[np.ndarray, "n"], images: Int64[np.ndarray, "n"], labels: Bool[np.ndarray, "n"],
+    background: Null, origin: Origin, start: Calibration | None = None, prior: Float64[np.ndarray, "n"] | None = None,
+) -> Calibration:  # fmt: skip
+    """The logistic of results: how far each stood above strangers, among how many images, whether it was right, and
+    the prior of its collection.
+
+    With few results, slopes stay near those of `start`, a calibration of other photos.
+    """
+    columns = np.column_stack([np.asarray(evidence, np.float64), np.log(np.clip(images, 1, LARGEST))])
+    truth = np.asarray(labels, np.bool_)
+    known = np.zeros(len(truth)) if prior is None else np.asarray(prior, np.float64)
+    if columns.shape != (len(truth), 2) or known.shape != truth.shape or not np.isfinite([*columns.T, known]).all():
+        raise SuperfeatError("each result needs a finite evidence, a number of images, a label and a finite prior")
+    if not truth.any() or truth.all():
+        raise SuperfeatError(f"all {len(truth)} results are {'right' if truth.any() else 'wrong'}: both are needed")
+    centre = np.zeros(2) if start is None else np.asarray((start.slope, start.size_slope))
+    intercept, slope, size_slope = fit_logistic(columns, truth, centre, known)
+    if size_slope > 0:  # chance, or one size only: more strangers never make a match likelier
+        intercept, slope = fit_logistic(columns[:, :1], truth, centre[:1], known)
+        size_slope = 0.0
+    if slope <= 0:
+        raise SuperfeatError("right results do not score higher than wrong ones: are the labels those of these photos?")
+    return Calibration(float(intercept), float(slope), float(size_slope), background, origin)
+
+
+def fit_logistic(
+    columns: Float64[np.ndarray, "n d"], labels: Bool[np.ndarray, "n"], centre: Float64[np.ndarray, "d"],
+    known: float | Float64[np.ndarray, "n"] = 0.0,
+) -> Float64[np.ndarray, "d_1"]:  # fmt: skip
+    """Intercept and slopes of the likeliest logistic, slopes pulled towards `centre`. Newton's method.
+
+    `known` is a part of the log-odds that is not fitted.
+    """
+    means, spreads = columns.mean(axis=0), columns.std(axis=0)
+    spreads[spreads == 0] = 1.0
+    design = np.column_stack([np.ones(len(columns)), (columns - means) / spreads])
+    aim, penalty = np.append(0.0, centre * spreads), np.append(0.0, np.full(len(centre), PENALTY))
+
+    def loss(at: Float64[np.ndarray, "d_1"]) -> float:
+        odds = design @ at + known
+        return float((np.logaddexp(0.0, odds) - labels * odds).sum() + (penalty * (at - aim) ** 2).sum() / 2)
+
+    found, step = aim, 1.0
+    for _ in range(ROUNDS):
+        said = sigmoid(design @ found + known)
+        slope = design.T @ (said - labels) + penalty * (found - aim)
+        curve = (design.T * (said * (1 - said))) @ design + np.diag(penalty + np.finfo(np.float64).eps)
+        change = np.linalg.solve(curve, slope)
+        step = 1.0
+        while loss(found - step * change) > loss(found) and step > np.finfo(np.float64).eps:
+            step /= 2  # a whole step can overshoot where nearly all results are certain
+        found = found - step * change
+        if np.abs(step * change).max() < 1e-9:
+            break
+    slopes = found[1:] / spreads
+    return np.append(found[0] - slopes @ means, slopes)
+
+
+# -- How honest probabilities are
+
+
+class Bin(NamedTuple):
+    """Results whose probability was between two edges: the mean of what was said, the share that was right, and the
+    95 % interval of that share (Wilson), as if results were independent."""
+
+    low: float
+    high: float
+    results: int
+    said: float
+    right: float
+    least: float
+    most: float
+
+
+class Reliability(NamedTuple):
+    """`error` is the expected calibration error: |said - right|, mean over the results, bin by bin."""
+
+    results: int
+    right: float
+    said: float
+    error: float
+    brier: float
+    log_loss: float
+    bins: tuple[Bin, ...]
+
+
+def reliability(
+    probabilities: Float64[np.ndarray, "n"], labels: Bool[np.ndarray, "n"], bins: int = BINS
+) -> Reliability:
+    """What probabilities said, and what was right. Bins are of equal width; empty ones are left out."""
+    said, truth = np.asarray(probabilities, np.float64), np.asarray(labels, np.bool_)
+    if said.shape != truth.shape or said.ndim != 1 or not len(said) or bins < 1:
+        raise SuperfeatError(f"there must be results, with a label each, and bins: {said.shape}, {truth.shape}, {bins}")
+    if not ((said >= 0) & (said <= 1)).all():
+        raise SuperfeatError("probabilities must be between 0 and 1")
+    places = np.minimum((said * bins).astype(np.int64), bins - 1)
+    found = tuple(
+        _bin(place / bins, (place + 1) / bins, said[places == place], truth[places == place])
+        for place in np.unique(places).tolist()
+    )
+    error = math.fsum(one.results * abs(one.said - one.right) for one in found) / len(said)
+    sure = np.clip(np.where(truth, said, 1 - said), LOWEST, 1.0)
+    return Reliability(
+        len(said), float(truth.mean()), float(said.mean()), error, float(((said - truth) ** 2).mean()),
+        float(-np.log(sure).mean()), found,
+    )  # fmt: skip
+
+
+def _bin(low: float, high: float, said: Float64[np.ndarray, "n"], truth: Bool[np.ndarray, "n"]) -> Bin:
+    least, most = wilson_interval(int(truth.sum()), len(truth))
+    return Bin(low, high, len(truth), float(said.mean()), float(truth.mean()), least, most)
+
+
+def wilson_interval(right: int, count: int) -> tuple[float, float]:
+    """In which the true share lies in 95 of 100 cases (Wilson 1927)."""
+    share, z = right / count, Z_95
+    middle = share + z**2 / (2 * count)
+    reach = z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    low, high = ((middle + side) / (1 + z**2 / count) for side in (-reach, reach))
+    return min(max(low, 0.0), share), max(min(high, 1.0), share)  # rounding must not put the share outside

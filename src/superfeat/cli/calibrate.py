@@ -1,0 +1,131 @@
+"""superfeat calibrate: probabilities fitted to the photos of an index, by their owner's labels."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from superfeat.cli.completion import INDEX_FOLDER
+from superfeat.cli.terminal import SHOWN, json_option, print_result
+from superfeat.errors import DatasetError
+
+if TYPE_CHECKING:
+    from superfeat.calibration import Reliability
+    from superfeat.index import Index
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("index_folder", metavar="INDEX", type=INDEX_FOLDER)
+@click.argument("labels", metavar="[LABELS.csv]", required=False, type=PATH)
+@click.option("--dry-run", is_flag=True, help="Report, and leave INDEX as it is.")
+@click.option("--reset", is_flag=True, help="Go back to the calibration that INDEX came with.")
+@click.option("--plot", type=PATH, metavar="PICTURE", help="Draw what was said against what was right (.png or .svg).")
+@json_option
+def calibrate(
+    index_folder: Path, labels: Path | None, dry_run: bool, reset: bool, plot: Path | None, as_json: bool
+) -> None:
+    """Fit the probabilities of INDEX to your own labels: a CSV with the columns image and thing, as for training.
+
+    No photo is looked at again. Photos without a label are left out; a thing with one photo is a stranger to all.
+    """
+    from superfeat.index import Index
+
+    if (labels is None) != reset or (reset and (dry_run or plot)):
+        raise click.UsageError("give either LABELS.csv or --reset, the latter alone")
+    index = Index.open(index_folder)
+    result = _reset(index) if labels is None else _fit(index, labels, dry_run, plot)
+    print_result({"index": str(index_folder), **result}, as_json, _report)
+
+
+def _reset(index: "Index") -> dict[str, Any]:
+    from superfeat.calibrate import reset_calibration, shipped_calibration
+
+    changed = reset_calibration(index)
+    return {"reset": changed, "calibrated": shipped_calibration(index) is not None}
+
+
+def _fit(index: "Index", labels: Path, dry_run: bool, plot: Path | None) -> dict[str, Any]:
+    from superfeat.calibrate import (
+        calibrate,
+        compare_index,
+        origin_of,
+        predict,
+        reliability_panel,
+        shipped_calibration,
+        store_calibration,
+    )
+    from superfeat.calibration import reliability
+
+    thing_of, missing = _read(index, labels)
+    start = shipped_calibration(index)
+    fitted = calibrate(compare_index(index, thing_of), origin_of(index), start=start)
+    judged = {} if start is None else {"before": reliability(predict(start, fitted.results), fitted.results.labels)}
+    judged["after"] = reliability(fitted.said, fitted.results.labels)
+    if plot is not None:
+        from superfeat.plots import draw_curves
+
+        draw_curves([reliability_panel(f"{index.path.name}, things left out", judged)], plot)
+    if not dry_run:
+        store_calibration(index, fitted.calibration)
+    return {
+        "labelled": len(thing_of),
+        "things": len(set(thing_of.values())),
+        "missing": missing,
+        "pairs": judged["after"].results,
+        "right": judged["after"].right,
+        **{name: _plain(judged[name]) if name in judged else None for name in ("before", "after")},
+        "calibration": fitted.calibration.to_dict(),
+        "written": not dry_run,
+    }
+
+
+def _read(index: "Index", labels: Path) -> tuple[dict[str, str], list[str]]:
+    """The thing of each photo of the index that has a label, and the names that the index does not have."""
+    from superfeat.datasets.labelled import read_labels
+
+    found: dict[str, str] = {}
+    missing = []
+    for name, thing in read_labels(labels)[0].items():
+        known = next((spelt for spelt in (name, f"{name}.jpg") if spelt in index), None)
+        if known is None:
+            missing.append(name)
+        else:
+            found[known] = thing
+    if not found:
+        raise DatasetError(
+            f"{index.path} has none of the {len(missing)} photos that {labels} names, such as {missing[0]}: "
+            "names are relative to the folder that was indexed"
+        )
+    return found, missing
+
+
+def _plain(judged: "Reliability") -> dict[str, Any]:
+    return {
+        "brier": judged.brier,
+        "error": judged.error,
+        "log_loss": judged.log_loss,
+        "said": judged.said,
+        "bins": [one._asdict() for one in judged.bins],
+    }
+
+
+def _report(result: Mapping[str, Any]) -> Iterable[str]:
+    if "reset" in result:
+        there = "the calibration that it came with" if result["calibrated"] else "no calibration, as it came"
+        yield f"{result['index']} has {there}" + ("" if result["reset"] else "; there was nothing to go back from")
+        return
+    yield f"{result['index']}: {result['labelled']} labelled photos of {result['things']} things"
+    if result["missing"]:
+        shown = ", ".join(result["missing"][:SHOWN]) + (", …" if len(result["missing"]) > SHOWN else "")
+        yield f"  not in the index: {len(result['missing'])} ({shown})"
+    yield f"{result['pairs']} pairs of a search and a result, {result['right']:.1%} right; each thing left out in turn:"
+    for name in ("before", "after"):
+        if (judged := result[name]) is None:
+            yield f"  {name:7} no calibration"
+        else:
+            errors = f"Brier {judged['brier']:.4f}, expected calibration error {judged['error']:.4f}"
+            yield f"  {name:7} {errors}, said {judged['said']:.1%} on average"
+    yield "written: searches use it from now on" if result["written"] else "nothing was written (--dry-run)"
