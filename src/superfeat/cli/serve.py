@@ -1,0 +1,81 @@
+"""superfeat serve: an index as a web page and an HTTP service."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from superfeat.cli.completion import INDEX_FOLDER, complete_weights
+from superfeat.cli.terminal import json_option, limit_pixels, workers_option
+from superfeat.errors import MissingExtraError
+from superfeat.service.limits import Limits, parse_size, require_token
+
+DEFAULTS = Limits()
+
+
+def _size(context: click.Context, parameter: click.Parameter, text: str) -> int:
+    return parse_size(text)
+
+
+@click.command()
+@click.argument("index_folder", metavar="INDEX", type=INDEX_FOLDER)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Any but this machine's own needs a token.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--token", envvar="SUPERFEAT_TOKEN", help="What clients must show. [env: SUPERFEAT_TOKEN]")
+@click.option(
+    "--max-upload", default=f"{DEFAULTS.max_upload // 10**6}MB", show_default=True, callback=_size, help="Of a photo."
+)
+@click.option(
+    "--max-pixels", default=DEFAULTS.max_pixels, show_default=True, type=click.IntRange(min=1), help="Of a photo."
+)
+@click.option(
+    "--queue", default=DEFAULTS.queue, show_default=True, type=click.IntRange(min=1), help="Photos that may wait."
+)
+@click.option("--read-only", is_flag=True, help="Photos can be neither added nor deleted.")
+@click.option(
+    "--weights", "-w", shell_complete=complete_weights,
+    help="The network for photos. [default: what the index was made with]",
+)  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
+@workers_option
+@json_option
+def serve(
+    index_folder: Path, host: str, port: int, token: str | None, max_upload: int, max_pixels: int, queue: int,
+    read_only: bool, weights: str | None, device: str, workers: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Serve INDEX: a web page to search by dropping a photo, and the same as an HTTP API."""
+    token = require_token(host, token or None)
+    try:
+        from superfeat.service.app import create_app
+        from superfeat.service.server import listen, url_of
+        from superfeat.service.server import serve as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("superfeat"):
+            raise
+        raise MissingExtraError("serving an index", "serve") from error
+    from PIL import Image
+
+    from superfeat.engine import Engine
+    from superfeat.extraction import keep_memory
+
+    keep_memory()
+    if Image.MAX_IMAGE_PIXELS and max_pixels > 2 * Image.MAX_IMAGE_PIXELS:
+        limit_pixels(max_pixels)  # Pillow's own limit is lower
+    engine = Engine.open(index_folder, weights=weights, device=device, workers=workers)
+    if engine.knows_network:
+        engine.network  # noqa: B018 - loaded now, so that what is wrong with it is said now
+    limits = Limits(max_upload=max_upload, max_pixels=max_pixels, queue=queue)
+    app = create_app(engine, limits, token=token, read_only=read_only)
+    bound = listen(host, port)
+    facts = {"url": url_of(bound), "index": str(index_folder), "images": len(engine.index), "read_only": read_only}
+    run(app, bound, lambda: _say(facts, as_json))
+    click.echo("superfeat: stopped", err=True)
+
+
+def _say(facts: dict[str, Any], as_json: bool) -> None:
+    """When it answers, not before."""
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        click.echo(f"{facts['index']}: {facts['images']} images at {facts['url']} (Ctrl-C stops)")

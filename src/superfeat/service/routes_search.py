@@ -1,0 +1,102 @@
+"""POST /search, GET /explain, GET /queries/{query}."""
+
+import functools
+import time
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Form, Path, Query, Request, Response
+
+from superfeat.engine import Found
+from superfeat.explain import Explanation
+from superfeat.images import read_image
+from superfeat.pictures import draw_explanation
+from superfeat.service.answers import (
+    ERRORS,
+    ExplainAnswer,
+    ExplainQuery,
+    QueryId,
+    SearchAnswer,
+    SearchForm,
+    photo_facts,
+)
+from superfeat.service.limits import PICTURE, VIEW
+from superfeat.service.photos import Known, as_jpeg, draw_jpeg, shown
+from superfeat.service.state import Here, Question, Service
+
+routes = APIRouter(responses=ERRORS)
+JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}, "description": "A JPEG."}}
+
+
+@routes.post("/search")
+async def search(
+    form: Annotated[SearchForm, Form(media_type="multipart/form-data")], request: Request, service: Here
+) -> SearchAnswer:
+    """The indexed photos that show the same thing as a photo, or as the part of it in a box; best first."""
+    began = time.perf_counter()
+    box = form.region()
+    question = await service.question(form, await form.photo.read() if form.photo is not None else None)
+    answer = await service.search(question, box, form.top, request)
+    facts = {**asked_facts(question), "size": answer.size, "features": answer.features, "box": box}
+    hits = [hit_facts(hit) for hit in answer.hits]
+    seconds = round(time.perf_counter() - began, 4)
+    return SearchAnswer.model_validate({"query": facts, "hits": hits, "seconds": seconds})
+
+
+def asked_facts(question: Question) -> dict[str, Any]:
+    known = question.known
+    image, name = (known.id, shown(known.name)) if known is not None else (None, None)
+    return {"query": question.query, "image": image, "name": name}
+
+
+def hit_facts(hit: Found) -> dict[str, Any]:
+    region = None if hit.region is None else [round(value, 4) for value in hit.region]
+    facts = {"score": hit.score, "probability": hit.probability, "region": region}
+    return {**photo_facts(hit.id, shown(hit.name)), **facts}
+
+
+@routes.get("/explain")
+async def explain(asked: Annotated[ExplainQuery, Query()], request: Request, service: Here) -> ExplainAnswer:
+    """Where the score of a found photo comes from: the regions that match, and their shares."""
+    explained = await _explain(asked, request, service)
+    found, picture = explained.found, f"/explain/picture?{request.url.query}"
+    facts = {**explained.explanation.as_dict(), "found": photo_facts(found.id, shown(found.name)), "picture": picture}
+    return ExplainAnswer.model_validate(facts)
+
+
+@routes.get("/explain/picture", response_class=Response, responses=JPEG)
+async def picture(asked: Annotated[ExplainQuery, Query()], request: Request, service: Here) -> Response:
+    """The same as a picture: both photos, and what matches in them."""
+    explained = await _explain(asked, request, service)
+    jpeg = await service.reading.run(functools.partial(_draw, service, explained))
+    return Response(jpeg, media_type="image/jpeg")
+
+
+class Explained(NamedTuple):
+    """Both photos and what they have in common."""
+
+    question: Question
+    found: Known
+    explanation: Explanation
+
+
+async def _explain(asked: ExplainQuery, request: Request, service: Service) -> Explained:
+    await request.body()  # there is none, but only after it the news that the client has gone can come
+    box = asked.region()
+    question = await service.question(asked)
+    found = await service.reading.run(functools.partial(service.photos.find, asked.found))
+    work = functools.partial(service.explain, question, found, box)
+    return Explained(question, found, await service.looking.run(work, gone=request.is_disconnected))
+
+
+def _draw(service: Service, explained: Explained) -> bytes:
+    sides = (service.bytes_of(explained.question), service.photos.read(explained.found))
+    query, found = (read_image(data, max_side=PICTURE, draft=True) for data in sides)
+    return as_jpeg(draw_explanation(explained.explanation, query, found, width=PICTURE))
+
+
+@routes.get("/queries/{query}", response_class=Response, responses=JPEG)
+async def uploaded(query: Annotated[QueryId, Path()], service: Here) -> Response:
+    """An uploaded query as it may be shown; for as long as it is remembered."""
+    data = service.queries.get(query)
+    jpeg = await service.reading.run(lambda: draw_jpeg(data, VIEW))
+    return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})

@@ -1,0 +1,601 @@
+"""The web page in a real browser: Chromium, driven by Playwright. Skipped, saying so, where one of them is missing."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures_service import PHOTOS, Served, encoded, make_index, pattern, serving
+from superfeat.service.limits import Limits
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="the page is tested with Playwright: pip install playwright"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("the page is tested in Chromium, which is not installed", allow_module_level=True)
+
+expect = sync_api.expect
+PATIENCE = 30_000  # milliseconds after which a test gives up on the page
+expect.set_options(timeout=PATIENCE)
+DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+TOKEN = "a-token-of-twenty-letters"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("page"), calibrated=True)
+
+
+@pytest.fixture(scope="module")
+def reader(made: Path) -> Iterator[Served]:
+    """A service that no test changes."""
+    with serving(made, Limits(max_upload=2_000_000), read_only=True) as served:
+        yield served
+
+
+@pytest.fixture
+def writer(made: Path, tmp_path: Path) -> Iterator[Served]:
+    with serving(Path(shutil.copytree(made, tmp_path / "index"))) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """A window on the page; what goes wrong in it is noted."""
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": DESKTOP, **options})
+        self.context.set_default_timeout(PATIENCE)
+        self.page = self.context.new_page()
+        self.troubles: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("console", self._note)
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def _note(self, message: Any) -> None:
+        refused = "Failed to load resource" in message.text  # an answer with an error, which the page has told
+        if message.type == "error" and not refused:
+            self.troubles.append(message.text)
+
+    def open(self, url: str) -> Any:
+        self.page.goto(url)
+        return self.page
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Visit]:
+    one = Visit(browser)
+    yield one
+    one.context.close()
+    assert one.troubles == []
+
+
+@pytest.fixture
+def phone(browser: Any) -> Iterator[Visit]:
+    one = Visit(browser, viewport=PHONE, has_touch=True, is_mobile=True, device_scale_factor=2)
+    yield one
+    one.context.close()
+    assert one.troubles == []
+
+
+def upload(page: Any, data: bytes, name: str = "mine.jpg", kind: str = "image/jpeg") -> None:
+    page.set_input_files("#file", {"name": name, "mimeType": kind, "buffer": data})
+
+
+def settled(page: Any) -> Any:
+    """Waits for an answer; gives the cards of all hits."""
+    expect(page.locator("#results")).to_have_attribute("aria-busy", "false")
+    cards = page.locator(".card:not(.waiting)")
+    expect(cards.first).to_be_visible(timeout=PATIENCE)
+    return cards
+
+
+def photo(seed: int) -> bytes:
+    return encoded(pattern(seed), quality=95)
+
+
+# -- Start
+
+
+def test_the_start_invites(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Find every photo of the same thing")
+    expect(page.locator(".sample")).to_have_count(PHOTOS)
+    expect(page.locator(".sample img[src^=blob]")).to_have_count(PHOTOS)
+    expect(page.locator("#count")).to_have_text(f"{PHOTOS} photos")
+    expect(page.locator("#add-open")).to_be_hidden()  # read-only
+
+
+def test_nothing_is_loaded_from_elsewhere(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    expect(page.locator(".sample img[src^=blob]")).to_have_count(PHOTOS)
+    page.locator(".sample").first.click()
+    settled(page)
+    assert visit.asked
+    assert all(url.startswith((reader.url, "blob:", "data:")) for url in visit.asked)
+
+
+def test_an_index_without_photos(visit: Visit, reader: Served, tmp_path: Path) -> None:
+    from superfeat.index import Index
+
+    Index.create(tmp_path / "empty", reader.index.codebook)
+    with serving(tmp_path / "empty") as empty:
+        page = visit.open(empty.url)
+        expect(page.locator("#nothing")).to_be_visible()
+
+
+# -- Search
+
+
+def test_an_upload_is_searched_with(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    upload(page, photo(3))
+    first = settled(page).first
+    expect(first.locator(".verdict")).to_have_text("Very likely the same")
+    expect(first.locator(".card-numbers")).to_have_text(re.compile(r"^(over )?\d+\s% · score\s1\.00$"))
+    expect(first.locator(".card-name")).to_have_text("3.jpg")
+    expect(first.locator(".region")).to_be_visible()
+    expect(page.locator("#found-title")).to_have_text(re.compile("photos? of the same thing"))
+    expect(page.locator("#status")).to_have_text(page.locator("#found-title").inner_text())
+    expect(page.locator("#found-title")).to_be_focused()
+    expect(page.locator("#query-name")).to_have_text("mine.jpg")
+    assert re.search(r"\?query=[0-9a-f]{32}$", page.url)
+
+
+def test_the_outline_lies_where_the_match_is(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    upload(page, photo(2))
+    first = settled(page).first
+    frame, mark = first.locator(".frame").bounding_box(), first.locator(".region").bounding_box()
+    left, top, width, height = reader.search(photo(2)).json()["hits"][0]["region"]
+    assert mark["x"] == pytest.approx(frame["x"] + left * frame["width"], abs=2)
+    assert mark["y"] == pytest.approx(frame["y"] + top * frame["height"], abs=2)
+    assert mark["width"] == pytest.approx(width * frame["width"], abs=2)
+    assert mark["height"] == pytest.approx(height * frame["height"], abs=2)
+
+
+def test_an_index_that_is_not_calibrated_has_scores(visit: Visit, made: Path, tmp_path: Path) -> None:
+    index = Path(shutil.copytree(made, tmp_path / "index"))
+    (index / "calibration.json").unlink()
+    with serving(index, read_only=True) as served:
+        page = visit.open(served.url)
+        upload(page, photo(3))
+        expect(settled(page).first.locator(".verdict")).to_have_text("Score 1.00")
+        expect(page.locator("#found-title")).to_have_text(re.compile("most alike first"))
+        expect(page.locator("#facts")).to_contain_text("This index is not calibrated")
+
+
+def test_any_photo_can_be_clicked_to_search_by_it(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    page.get_by_role("button", name="Search with 2.jpg").click()
+    settled(page)
+    expect(page.locator("#query-name")).to_have_text("2.jpg")
+    expect(page.locator(".card-name", has_text=re.compile("^2.jpg$"))).to_have_count(0)  # not itself
+    other = page.locator(".card").first
+    name = other.locator(".card-name").inner_text()
+    other.locator(".icon-button").click()
+    expect(page.locator("#query-name")).to_have_text(name)
+    settled(page)
+
+
+def test_paste(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    expect(page.locator(".sample").first).to_be_visible()
+    page.evaluate(SEND_FILE, {"kind": "paste", "data": list(photo(1)), "type": "image/jpeg"})
+    settled(page)
+
+
+def test_drop_anywhere(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    expect(page.locator(".sample").first).to_be_visible()
+    page.evaluate(SEND_FILE, {"kind": "dragenter", "data": list(photo(1)), "type": "image/jpeg"})
+    expect(page.locator("#veil")).to_be_visible()
+    page.evaluate(SEND_FILE, {"kind": "drop", "data": list(photo(1)), "type": "image/jpeg"})
+    expect(page.locator("#veil")).to_be_hidden()
+    settled(page)
+
+
+SEND_FILE = """({kind, data, type}) => {
+  const carrier = new DataTransfer();
+  carrier.items.add(new File([new Uint8Array(data)], "mine.jpg", {type}));
+  const event = kind === "paste"
+    ? new ClipboardEvent("paste", {clipboardData: carrier, bubbles: true})
+    : new DragEvent(kind, {dataTransfer: carrier, bubbles: true, cancelable: true});
+  document.body.dispatchEvent(event);
+}"""
+
+
+def test_back_forward_and_reload(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    upload(page, photo(3))
+    settled(page)
+    query = page.url
+    page.locator(".card .icon-button").last.click()
+    expect(page).to_have_url(re.compile(r"\?image="))
+    settled(page)
+    page.go_back()
+    expect(page).to_have_url(query)
+    expect(page.locator("#query-name")).to_have_text("mine.jpg")
+    page.go_back()
+    expect(page.locator("#start")).to_be_visible()
+    page.go_forward()
+    expect(settled(page).first.locator(".card-name")).to_have_text("3.jpg")
+    page.reload()
+    expect(settled(page).first.locator(".card-name")).to_have_text("3.jpg")
+    expect(page.locator("#query-photo")).to_have_attribute("src", re.compile("^blob:"))
+    page.locator("#pick-again").click()
+    expect(page.locator("#start")).to_be_visible()
+    expect(page.locator("#file")).to_be_focused()
+
+
+# -- A part of a photo
+
+
+def box_of(page: Any) -> list[float]:
+    expect(page).to_have_url(re.compile("box="))
+    text = re.search("box=([^&]*)", page.url)
+    assert text is not None
+    return [float(part) for part in text[1].replace("%2C", ",").split(",")]
+
+
+def test_a_box_by_mouse(visit: Visit, reader: Served) -> None:
+    page = visit.open(f"{reader.url}?image=2")
+    settled(page)
+    expect(page.locator("#query-photo")).to_have_attribute("src", re.compile("^blob:"))
+    stage = page.locator("#stage").bounding_box()
+    page.mouse.move(stage["x"] + 0.1 * stage["width"], stage["y"] + 0.2 * stage["height"])
+    page.mouse.down()
+    page.mouse.move(stage["x"] + 0.5 * stage["width"], stage["y"] + 0.6 * stage["height"])
+    page.mouse.move(stage["x"] + 0.9 * stage["width"], stage["y"] + 0.95 * stage["height"])
+    page.mouse.up()
+    assert box_of(page) == pytest.approx([0.1, 0.2, 0.8, 0.75], abs=0.02)
+    settled(page)
+    expect(page.locator("#facts")).to_have_text(re.compile("features in the box"))
+    expect(page.locator("#box")).to_be_visible()
+    page.locator("#box-clear").click()
+    expect(page).to_have_url(f"{reader.url}?image=2")
+    expect(page.locator("#box")).to_be_hidden()
+    page.go_back()
+    expect(page.locator("#box")).to_be_visible()
+
+
+def test_a_box_is_moved_and_its_corners_are_pulled(visit: Visit, reader: Served) -> None:
+    page = visit.open(f"{reader.url}?image=2&box=0.05,0.05,0.8,0.75")
+    settled(page)
+    stage = page.locator("#stage").bounding_box()
+
+    def drag(from_: tuple[float, float], to: tuple[float, float]) -> list[float]:
+        before = page.url
+        page.mouse.move(stage["x"] + from_[0] * stage["width"], stage["y"] + from_[1] * stage["height"])
+        page.mouse.down()
+        page.mouse.move(stage["x"] + to[0] * stage["width"], stage["y"] + to[1] * stage["height"], steps=3)
+        page.mouse.up()
+        expect(page).not_to_have_url(before)
+        settled(page)
+        return box_of(page)
+
+    assert drag((0.4, 0.4), (0.5, 0.6)) == pytest.approx([0.15, 0.25, 0.8, 0.75], abs=0.02)
+    assert drag((0.15, 0.25), (0.05, 0.05)) == pytest.approx([0.05, 0.05, 0.9, 0.95], abs=0.02)
+
+
+def test_a_click_is_not_a_box(visit: Visit, reader: Served) -> None:
+    page = visit.open(f"{reader.url}?image=2")
+    settled(page)
+    page.locator("#stage").click()
+    expect(page).to_have_url(f"{reader.url}?image=2")
+    expect(page.locator("#box")).to_be_hidden()
+
+
+def test_a_box_by_keyboard(visit: Visit, reader: Served) -> None:
+    page = visit.open(f"{reader.url}?image=2")
+    settled(page)
+    page.locator("#box-toggle").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#stage")).to_be_focused()
+    page.keyboard.press("Enter")
+    for key in ("ArrowLeft", "ArrowUp", "Shift+ArrowRight", "Shift+ArrowDown"):
+        for _ in range(10):
+            page.keyboard.press(key)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowUp")
+    expect(page.locator("#status")).to_have_text(
+        "Box: 7 % from the left, 5 % from the top, 70 % wide, 68 % high. Enter searches."
+    )
+    page.keyboard.press("Enter")
+    assert box_of(page) == pytest.approx([0.07, 0.05, 0.7, 0.68])
+    settled(page)
+    page.locator("#stage").focus()
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(f"{reader.url}?image=2")
+
+
+def test_a_box_by_finger(phone: Visit, reader: Served) -> None:
+    page = phone.open(f"{reader.url}?image=2")
+    settled(page)
+    expect(page.locator("#query-photo")).to_have_attribute("src", re.compile("^blob:"))
+    swipe(phone, 0.2, 0.8)
+    expect(page.locator("#box")).to_be_hidden()  # a finger scrolls unless a box is asked for
+    page.evaluate("scrollTo(0, 0)")
+    page.locator("#box-toggle").tap()
+    swipe(phone, 0.1, 0.9)
+    assert box_of(page) == pytest.approx([0.1, 0.1, 0.8, 0.8], abs=0.03)
+    settled(page)
+    expect(page.locator("#box-toggle")).to_have_attribute("aria-pressed", "false")
+
+
+def swipe(visit: Visit, begin: float, end: float) -> None:
+    stage = visit.page.locator("#stage").bounding_box()
+    session = visit.context.new_cdp_session(visit.page)
+
+    def touch(kind: str, *at: float) -> None:
+        points = [{"x": stage["x"] + one * stage["width"], "y": stage["y"] + one * stage["height"]} for one in at]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", begin)
+    touch("touchMove", (begin + end) / 2)
+    touch("touchMove", end)
+    touch("touchEnd")
+
+
+# -- Why
+
+
+def test_a_click_explains(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    upload(page, photo(3))
+    opener = settled(page).first.locator(".card-photo")
+    opener.click()
+    dialog = page.get_by_role("dialog", name="Why this photo?")
+    expect(dialog.locator("#why-picture")).to_be_visible()
+    assert page.evaluate("document.getElementById('why-picture').naturalWidth") == 1200
+    expect(dialog.locator("#why-picture")).to_have_attribute("alt", re.compile("3.jpg"))
+    lines = dialog.locator("#why-regions li")
+    expect(lines.first).to_have_text(re.compile(r"\d+\s%The .* of your photo matches the .* of this one"))
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(opener).to_be_focused()
+    page.go_forward()
+    expect(dialog).to_be_visible()
+    page.go_back()
+    expect(dialog).to_be_hidden()
+
+
+def test_an_explanation_can_be_linked_and_searched_on(visit: Visit, reader: Served) -> None:
+    page = visit.open(f"{reader.url}?image=1&explain=2")
+    dialog = page.get_by_role("dialog", name="Why this photo?")
+    expect(dialog.locator("#why-picture")).to_be_visible()
+    dialog.get_by_role("button", name="Search with this photo").click()
+    expect(dialog).to_be_hidden()
+    expect(page).to_have_url(f"{reader.url}?image=2")
+    settled(page)
+
+
+def test_what_cannot_be_explained_is_said(visit: Visit, tmp_path: Path) -> None:
+    index = make_index(tmp_path / "loose", photos=3, calibrated=True)
+    with serving(index) as served:
+        page = visit.open(f"{served.url}?image=1")
+        settled(page)
+        (index.parent / "photos" / "0.jpg").write_bytes(photo(50))
+        page.locator(".card-photo[data-id='0']").click()
+        expect(page.locator("#why-error")).to_have_text("The file of 0.jpg has changed since it was indexed.")
+
+
+# -- Failures
+
+
+def test_a_file_that_is_no_photo(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    upload(page, b"not a photo at all")
+    expect(page.get_by_role("alert")).to_contain_text("This is not a photo that can be read")
+    expect(page.locator("#start")).to_be_visible()
+    page.get_by_role("button", name="Hide this message").click()
+    expect(page.locator("#notice")).to_be_hidden()
+    upload(page, b"text", "notes.txt", "text/plain")
+    expect(page.get_by_role("alert")).to_contain_text("notes.txt is not a photo.")
+    upload(page, b"x" * 3_000_000)
+    expect(page.get_by_role("alert")).to_contain_text("mine.jpg is too large: a photo may have 2 MB here.")
+    upload(page, photo(1))
+    settled(page)
+    expect(page.locator("#notice")).to_be_hidden()
+
+
+def test_an_old_link(visit: Visit, reader: Served) -> None:
+    page = visit.open(f"{reader.url}?query={'0' * 32}")
+    expect(page.get_by_role("alert")).to_contain_text("no longer remembered; send it again.")
+    page.goto(f"{reader.url}?image=12345")
+    expect(page.get_by_role("alert")).to_contain_text("There is no photo 12345 in the index.")
+
+
+def test_a_service_that_has_stopped(visit: Visit, made: Path) -> None:
+    with serving(made, read_only=True) as served:
+        page = visit.open(served.url)
+        expect(page.locator(".sample img[src^=blob]")).to_have_count(PHOTOS)
+    page.locator(".sample").first.click()
+    expect(page.get_by_role("alert")).to_contain_text("The service cannot be reached. Is it still running?")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+
+
+def test_a_box_with_nothing_in_it(visit: Visit, reader: Served) -> None:
+    page = visit.open(f"{reader.url}?image=2&box=0.5,0.5,0.001,0.001")
+    expect(page.get_by_role("alert")).to_contain_text("Nothing in this box draws attention; make it larger.")
+
+
+def test_a_photo_whose_file_is_gone_says_so_in_its_place(visit: Visit, tmp_path: Path) -> None:
+    index = make_index(tmp_path / "loose", photos=3)
+    (index.parent / "photos" / "0.jpg").unlink()
+    with serving(index) as served:
+        page = visit.open(served.url)
+        expect(page.locator(".missing")).to_have_text("The file of 0.jpg is not where it was indexed.")
+
+
+# -- Token, adding, deleting
+
+
+def test_the_token_is_asked_for_and_kept(visit: Visit, made: Path) -> None:
+    with serving(made, token=TOKEN, read_only=True) as served:
+        page = visit.open(served.url)
+        dialog = page.get_by_role("dialog", name="Token needed")
+        expect(dialog).to_be_visible()
+        dialog.get_by_label("Token").fill("a wrong one, long enough")
+        dialog.get_by_role("button", name="Continue").click()
+        expect(dialog.get_by_role("alert")).to_have_text("This token was not accepted.")
+        dialog.get_by_label("Token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        expect(page.locator(".sample img[src^=blob]")).to_have_count(PHOTOS)
+        page.reload()
+        expect(page.locator(".sample img[src^=blob]")).to_have_count(PHOTOS)
+        assert visit.context.cookies() == []
+
+
+def test_photos_are_added_and_deleted(visit: Visit, writer: Served) -> None:
+    page = visit.open(writer.url)
+    page.get_by_role("button", name="Add photos").click()
+    dialog = page.get_by_role("dialog", name="Add photos")
+    files = [("new.jpg", photo(77)), ("bad.jpg", b"no photo"), ("1.jpg", photo(78))]
+    page.set_input_files(
+        "#add-files", [{"name": name, "mimeType": "image/jpeg", "buffer": data} for name, data in files]
+    )
+    lines = dialog.locator("#adding li")
+    expect(lines.nth(0)).to_contain_text("added")
+    expect(lines.nth(1)).to_contain_text("This is not a photo that can be read")
+    expect(lines.nth(2)).to_contain_text("There is a photo called 1.jpg")
+    lines.nth(2).get_by_role("button", name="Replace").click()
+    expect(lines.nth(2)).to_contain_text("replaced")
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.locator("#count")).to_have_text(f"{PHOTOS + 1} photos")
+    expect(page.locator(".sample")).to_have_count(PHOTOS + 1)
+    page.get_by_role("button", name="Search with new.jpg").click()
+    settled(page)
+    page.get_by_role("button", name="Delete this photo").click()
+    sure = page.get_by_role("dialog", name="Delete this photo?")
+    sure.get_by_role("button", name="Keep it").click()
+    expect(sure).to_be_hidden()
+    assert "new.jpg" in writer.names()
+    page.get_by_role("button", name="Delete this photo").click()
+    sure.get_by_role("button", name="Delete").click()
+    expect(page.locator("#start")).to_be_visible()
+    expect(page.locator(".sample")).to_have_count(PHOTOS)
+    assert "new.jpg" not in writer.names()
+
+
+def test_a_result_is_deleted_from_its_explanation(visit: Visit, writer: Served) -> None:
+    page = visit.open(f"{writer.url}?image=1")
+    cards = settled(page)
+    count = cards.count()
+    page.locator(".card-photo[data-id='2']").click()
+    page.locator("#why").get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog", name="Delete this photo?").get_by_role("button", name="Delete").click()
+    expect(page.locator("#why")).to_be_hidden()
+    expect(page.locator(".card:not(.waiting)")).to_have_count(count - 1)
+    expect(page).to_have_url(f"{writer.url}?image=1")
+
+
+# -- For everybody
+
+
+def test_the_keyboard_alone(visit: Visit, reader: Served) -> None:
+    page = visit.open(reader.url)
+    expect(page.locator(".sample img[src^=blob]")).to_have_count(PHOTOS)
+    reached = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert reached[:4] == ["skip", "home", "file", "sample"]
+    page.keyboard.press("Enter")
+    settled(page)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className").startswith("card-photo")
+
+
+@pytest.mark.parametrize("place", ["", "?image=1", "?image=1&explain=2"])
+def test_everything_has_a_name(visit: Visit, reader: Served, place: str) -> None:
+    page = visit.open(reader.url + place)
+    expect(page.locator("img[src^=blob]").first).to_be_visible()
+    assert page.evaluate(NAMELESS) == []
+    assert page.locator("h1:visible").count() == 1
+    assert page.evaluate("document.documentElement.lang") == "en"
+
+
+NAMELESS = """() => [...document.querySelectorAll("button, a, input, img, dialog, [role], ul[id], section, aside")]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => !(one.textContent.trim() || one.hasAttribute("aria-label") || one.hasAttribute("aria-labelledby")
+    || one.hasAttribute("alt") || one.labels?.length || one.getAttribute("role") === "status"))
+  .map((one) => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_dark(browser: Any, reader: Served, scheme: str) -> None:
+    """WCAG AA: 4.5 to 1 between text and what is behind it."""
+    visit = Visit(browser, color_scheme=scheme)
+    page = visit.open(f"{reader.url}?image=1")
+    settled(page)
+    page.wait_for_timeout(300)
+    poor = [one for one in page.evaluate(CONTRASTS) if one["ratio"] < 4.5]
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    visit.context.close()
+    assert poor == []
+    assert (sum(json.loads("[" + dark[4:-1] + "]")) < 200) == (scheme == "dark")
+
+
+CONTRASTS = r"""() => {
+  const numbers = (text) => text.match(/[\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (one) => {
+    for (let at = one; at; at = at.parentElement) {
+      const colour = numbers(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll("main p, main h1, main h2, main button, header span, header a")]
+    .filter((one) => one.checkVisibility() && one.textContent.trim())
+    .map((one) => {
+      const [a, b] = [light(numbers(getComputedStyle(one).color)), light(behind(one))].sort((x, y) => y - x);
+      return { what: one.outerHTML.slice(0, 80), ratio: (a + 0.05) / (b + 0.05) };
+    });
+}"""
+
+
+@pytest.mark.parametrize("place", ["", "?image=1", "?image=1&explain=2"])
+def test_it_fits_on_a_phone(phone: Visit, reader: Served, place: str) -> None:
+    page = phone.open(reader.url + place)
+    expect(page.locator("img[src^=blob]").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    small = page.evaluate(
+        "() => [...document.querySelectorAll('button, .button')].filter((one) => one.checkVisibility())"
+        ".map((one) => one.getBoundingClientRect()).filter((one) => one.width < 32 || one.height < 32).length"
+    )
+    assert small == 0
+
+
+def test_a_phone_uploads_and_finds(phone: Visit, reader: Served) -> None:
+    page = phone.open(reader.url)
+    expect(page.locator(".by-finger").first).to_be_visible()
+    upload(page, photo(3))
+    expect(settled(page).first.locator(".card-name")).to_have_text("3.jpg")
+
+
+def test_nothing_moves_for_those_who_ask(browser: Any, reader: Served) -> None:
+    visit = Visit(browser, reduced_motion="reduce")
+    page = visit.open(reader.url)
+    expect(page.locator(".sample").first).to_be_visible()
+    moving = page.evaluate(
+        "[...document.querySelectorAll('*')].filter((one) => getComputedStyle(one).animationName !== 'none').length"
+    )
+    visit.context.close()
+    assert moving == 0
