@@ -1,0 +1,237 @@
+"""duplicates, doctor and completion as a user meets them; completion by a real bash."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+import superfeat
+from fixtures_recipe import save_random_network
+from superfeat.cli import main
+from superfeat.cli.completion import complete_weights, weights_names
+from superfeat.doctor import Check
+from superfeat.weights.named import NAMED, shipped_names
+
+THINGS = 5
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_network(tmp_path_factory.mktemp("network") / "tiny", templates=24, whitened_dim=16)
+
+
+@pytest.fixture(scope="module")
+def index(network: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Photos of five things; of 0 and 1 there is a copy each, of 0 also a smaller one."""
+    folder = tmp_path_factory.mktemp("collection")
+    photos = folder / "photos"
+    photos.mkdir()
+    for number in range(THINGS):
+        pixels = np.random.default_rng(number).integers(0, 256, (12, 14, 3), np.uint8)
+        photo = Image.fromarray(pixels).resize((168, 144), Image.Resampling.NEAREST)
+        photo.save(photos / f"{number}.png")
+        if number < 2:
+            photo.save(photos / f"{number}-copy.jpg", quality=95)
+    shutil.copyfile(photos / "0.png", photos / "0-again.png")
+    result = run("index", photos, "-o", folder / "index", "-w", network)
+    assert result.exit_code == 0, result.stderr
+    return folder / "index"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def run_json(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# -- duplicates
+
+
+def test_copies_are_found(index: Path) -> None:
+    found = run_json("duplicates", index, "--least", "0.3")
+    assert found["images"] == THINGS + 3
+    assert found["likeness"] == "similarity"
+    kinds = {tuple(sorted(one["name"] for one in group["images"])): group["kind"] for group in found["groups"]}
+    assert kinds[("0-again.png", "0-copy.jpg", "0.png")] == "copies"
+    assert kinds[("1-copy.jpg", "1.png")] == "copies"
+    sizes = [len(group["images"]) for group in found["groups"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_table_of_groups(index: Path) -> None:
+    lines = run("duplicates", index, "--least", "0.3").stdout.splitlines()
+    assert lines[0].startswith(f"{index}: ")
+    assert "1. copies: 3 photos" in "\n".join(lines)
+    assert any(line.endswith("0-again.png") for line in lines)
+
+
+def test_nothing_is_alike(index: Path) -> None:
+    found = run_json("duplicates", index, "--least", "1")
+    assert [len(group["images"]) for group in found["groups"]] == [2]  # the same bytes twice
+
+
+@pytest.mark.parametrize("least", ["0", "1.5", "much"])
+def test_a_likeness_that_cannot_be(index: Path, least: str) -> None:
+    assert run("duplicates", index, "--least", least).exit_code == 2
+
+
+def test_what_is_no_index(tmp_path: Path) -> None:
+    result = run("duplicates", tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "is not an index" in result.stderr
+
+
+# -- doctor
+
+
+def test_the_doctor_of_this_machine(index: Path) -> None:
+    found = run_json("doctor", index)
+    assert found["usable"] is True
+    checks = {check["name"]: check for check in found["checks"]}
+    assert {"superfeat", "python", "torch", "numba", "cores", "memory", "speed", "index"} <= set(checks)
+    assert checks["index photos"]["state"] == "ok"
+    assert checks["index network"]["state"] == "ok"
+    assert {check["state"] for check in found["checks"]} <= {"ok", "note"}
+
+
+def test_a_broken_part_is_one_line_and_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def examine(_: Path | None) -> Iterator[Check]:
+        yield Check("numpy", "ok", "2.0")
+        yield Check("torch", "problem", "ImportError: no libgomp", "torch cannot be imported; install it again")
+        yield Check("load", "note", "9.0", "something else is running", 3.0)
+
+    monkeypatch.setattr("superfeat.doctor.examine", examine)
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert result.stderr == "superfeat: torch cannot be imported; install it again\n"
+    assert result.stdout.splitlines()[-3:] == [
+        "What to do, the most important first:",
+        "  1. torch cannot be imported; install it again",
+        "  2. something else is running",
+    ]
+    assert json.loads(run("doctor", "--json").stdout)["usable"] is False
+
+
+def test_nothing_to_complain_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superfeat.doctor.examine", lambda _: [Check("numpy", "ok", "2.0")])
+    result = run("doctor")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Nothing here makes superfeat slow." in result.stdout
+
+
+def test_the_doctor_looks_at_what_is_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superfeat.doctor.software.run_probe", lambda: {})
+    result = run("doctor", tmp_path)
+    assert result.exit_code == 1
+    assert "is not an index" in result.stderr
+
+
+def test_the_doctor_does_not_import_torch() -> None:
+    script = (
+        "import sys\nfrom superfeat.doctor import software, examine\nsoftware.run_probe = lambda: {}\n"
+        "list(examine())\nassert 'torch' not in sys.modules and 'numba' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# -- completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_each_shell(shell: str) -> None:
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert f"_SUPERFEAT_COMPLETE={shell}_complete" in result.stdout
+
+
+def test_the_shell_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+    assert run("completion").stdout == run("completion", "fish").stdout
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    result = run("completion")
+    assert result.exit_code == 1
+    assert "'tcsh' is not one of bash, zsh, fish" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a `superfeat` in it, and the script that bash would read."""
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash here")
+    folder = tmp_path_factory.mktemp("bin")
+    program = folder / "superfeat"
+    code = 'from superfeat.cli import main; main(prog_name="superfeat")'
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{code}' \"$@\"\n")
+    program.chmod(0o755)
+    (folder / "script").write_text(run("completion", "bash").stdout)
+    return folder
+
+
+def complete(shell: Path, folder: Path, *words: str) -> list[str]:
+    """What bash would offer for the last of these words, typed in this folder."""
+    typed = " ".join(f"'{word}'" for word in ("superfeat", *words))
+    script = (
+        f"source '{shell / 'script'}'\nCOMP_WORDS=({typed})\nCOMP_CWORD={len(words)}\n"
+        '_superfeat_completion superfeat 2>/dev/null\nprintf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    environment = {**os.environ, "PATH": f"{shell}{os.pathsep}{os.environ['PATH']}"}
+    home = str(Path(superfeat.__file__).parent.parent)  # PYTHONPATH may be relative, and bash runs elsewhere
+    environment["PYTHONPATH"] = os.pathsep.join((home, os.environ.get("PYTHONPATH", "")))
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_bash_completes_verbs_and_options(shell: Path, tmp_path: Path) -> None:
+    assert complete(shell, tmp_path, "dup") == ["duplicates"]
+    assert set(complete(shell, tmp_path, "co")) >= {"codebook", "compact", "completion"}
+    assert complete(shell, tmp_path, "duplicates", "--le") == ["--least"]
+    assert complete(shell, tmp_path, "completion", "z") == ["zsh"]
+
+
+def test_bash_completes_folders_that_hold_an_index(shell: Path, index: Path, tmp_path: Path) -> None:
+    for name in ("one", "below/two", ".hidden", "codes/deep/three"):
+        shutil.copytree(index, tmp_path / name)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "manifest.json").write_text("{")
+    assert complete(shell, tmp_path, "duplicates", "") == ["below/two", "one"]
+    assert complete(shell, tmp_path, "duplicates", "o") == ["one"]
+    assert complete(shell, tmp_path, "duplicates", ".h") == [".hidden"]
+    assert complete(shell, tmp_path, "doctor", "./on") == ["./one"]
+    assert complete(shell, tmp_path, "doctor", f"{tmp_path}/codes/") == [f"{tmp_path}/codes/deep/three"]
+    assert complete(shell, tmp_path, "doctor", "d") == []  # left to the shell: folders to go on from
+
+
+def test_names_of_weights_are_all_known() -> None:
+    assert set(weights_names()) == {*NAMED, *shipped_names()}
+    context, parameter = click.Context(main), click.Option(["--weights"])
+    (found,) = complete_weights(context, parameter, "imagenet-res")
+    assert (found.value, found.type) == ("imagenet-resnet50", "plain")
+    (found,) = complete_weights(context, parameter, "my/netw")
+    assert (found.value, found.type) == ("my/netw", "file")
+
+
+def test_completing_does_not_import_torch() -> None:
+    script = (
+        "import sys\nfrom superfeat.cli.completion import _index_folders, weights_names\nweights_names()\n"
+        "list(_index_folders(''))\nassert not {'torch', 'numpy', 'numba'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
