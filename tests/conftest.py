@@ -42,6 +42,9 @@ CHECKED = (
     "superfeat.explain",
     "superfeat.sheet",
     "superfeat.pictures",
+    "superfeat.duplicates",
+    "superfeat.likeness",
+    "superfeat.calibrate",
 )
 # The tower lets an int pass for a float, as every type checker does.
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")

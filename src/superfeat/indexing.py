@@ -69,7 +69,7 @@ def index_photos(
     photos = list(photos)
     known = index.meta([photo.name for photo in photos])
     for photo in photos:
-        metas[photo.name] = as_json({"stamp": photo_stamp(photo.path), "path": str(photo.path.absolute())})
+        metas[photo.name] = as_json({"stamp": photo_stamp(photo.path), "path": str(photo.path.resolve())})
         before = known.get(photo.name, {})
         if {key: before.get(key) for key in metas[photo.name]} != metas[photo.name]:
             todo.append(photo)
@@ -111,7 +111,7 @@ def _places(index: Index, features: Features) -> dict[str, str]:
 def vanished(index: Index, photos: Iterable[Photo], folders: Sequence[Path]) -> list[str]:
     """Indexed photos that `photos` does not list although they lay in one of these folders, or whose file is gone."""
     listed = {photo.name for photo in photos}
-    roots = [folder.absolute() for folder in folders]
+    roots = [folder.resolve() for folder in folders]
     gone = []
     for _, image in index.snapshot().images():
         path = Path(str(image.meta.get("path", "")))

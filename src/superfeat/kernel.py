@@ -6,6 +6,7 @@ they do not depend on the order of addition. Every score array has room for all 
 make a loop write outside of it.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -113,6 +114,7 @@ class Selectivity(NamedTuple):
     scale: float
 
 
+@functools.lru_cache(maxsize=64)
 def power_selectivity(dim: int, alpha: float, threshold: float) -> Selectivity:
     """u^alpha where u = 1 - 2 h / dim reaches the threshold, else 0; negative u keeps its sign.
 

@@ -6,6 +6,7 @@ its features together. Arrays in, arrays and text out.
 
 import base64
 import binascii
+import bisect
 import math
 
 import numpy as np
@@ -68,17 +69,20 @@ def _middle(
     centres: Float64[np.ndarray, "m"], spreads: Float64[np.ndarray, "m"], weights: Float64[np.ndarray, "m"]
 ) -> tuple[float, float]:
     """From where to where a sum of normal distributions has its middle."""
-    places = np.linspace(0, 1, GRID + 1)
-    below = _normal((places[:, None] - centres) / np.maximum(spreads, 1 / STEPS)) @ (weights / weights.sum())
-    first = int(np.searchsorted(below, EDGE, side="right"))
-    last = int(np.searchsorted(below, 1 - EDGE, side="left"))
+    places, shares = np.linspace(0, 1, GRID + 1), weights / weights.sum()
+
+    def below(number: int) -> float:
+        return float(_normal((places[number] - centres) / np.maximum(spreads, 1 / STEPS)) @ shares)
+
+    first = bisect.bisect_right(range(GRID + 1), EDGE, key=below)
+    last = bisect.bisect_left(range(GRID + 1), 1 - EDGE, key=below)
     return float(places[max(0, first - 1)]), float(places[min(GRID, last)])
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
-def _normal(values: Float64[np.ndarray, "k m"]) -> Float64[np.ndarray, "k m"]:
+def _normal(values: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "m"]:
     """The normal distribution function."""
     return 0.5 * (1 + np.asarray(_erf(values / math.sqrt(2)), np.float64))
 

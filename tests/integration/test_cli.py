@@ -166,7 +166,8 @@ def test_convert_to_onnx(photos: Path, network: Path, tmp_path: Path) -> None:
 
 
 def test_the_weights_name_without_its_file_says_what_to_run(photos: Path, tmp_path: Path) -> None:
-    result = run("extract", photos, "-o", tmp_path / "f", SUPERFEAT_CACHE=str(tmp_path / "cache"))
+    cache = str(tmp_path / "cache")
+    result = run("extract", photos, "-o", tmp_path / "f", "-w", "imagenet-resnet50", SUPERFEAT_CACHE=cache)
     assert result.exit_code == 1
     assert "superfeat weights get imagenet-resnet50" in result.stderr
 

@@ -1,6 +1,7 @@
 """codebook, index, search, delete, compact, merge, info and verify as a user meets them."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,7 +119,73 @@ def test_one_index_from_features_and_photos_ranks_alike(
     run_json("index", photos, "-o", tmp_path / "b", "-w", network, "--profile", "paper", *common)
     first = run_json("search", tmp_path / "a", features)["results"]
     second = run_json("search", tmp_path / "b", features)["results"]
-    assert first == second
+    plain = [
+        [[(hit["name"], hit["score"], hit["id"]) for hit in one["hits"]] for one in results]
+        for results in (first, second)
+    ]
+    assert plain[0] == plain[1]
+    assert all(hit["region"] is None for one in first for hit in one["hits"])  # features do not say where they look
+    assert all(hit["region"] is not None for one in second for hit in one["hits"] if hit["score"] > 0)
+
+
+def test_sync_drops_what_vanished(photos: Path, network: Path, tmp_path: Path) -> None:
+    out = tmp_path / "index"
+    run_json("index", photos, "-o", out, "-w", network)
+    (photos / "1.png").unlink()
+    (photos / "2.png").rename(photos / "two.png")
+    kept = run_json("index", photos, "-o", out)
+    assert (kept["images"], kept["new"], kept["dropped"]) == (PHOTOS + 1, 1, 0)  # not unless asked
+    synced = run_json("index", photos, "-o", out, "--sync")
+    assert (synced["images"], synced["new"], synced["dropped"]) == (PHOTOS - 1, 0, 2)
+    assert sorted(superfeat.Index.open(out).names()) == ["0.png", "3.png", "4.png", "5.png", "two.png"]
+    refused = run("index", out, "-o", out, "--sync")
+    assert refused.exit_code == 1
+    assert "--sync compares an index with folders of photos" in refused.stderr
+
+
+def test_a_network_may_bring_its_codebook_and_calibration(photos: Path, network: Path, tmp_path: Path) -> None:
+    carrier = tmp_path / "carrier"
+    shutil.copytree(network, carrier)
+    run_json("extract", photos, "-o", tmp_path / "features", "-w", network)
+    run_json("codebook", tmp_path / "features", "-o", carrier / "codebook", "--words", "16")
+    (carrier / "calibration.json").write_text('{"anything": 1}')
+    run_json("index", photos, "-o", tmp_path / "index", "-w", carrier)
+    assert run_json("info", tmp_path / "index")["words"] == 16
+    assert json.loads((tmp_path / "index" / "calibration.json").read_text()) == {"anything": 1}
+    run_json("index", photos, "-o", tmp_path / "own", "-w", carrier, "--codebook", "own")
+    assert run_json("info", tmp_path / "own")["words"] != 16
+    assert not (tmp_path / "own" / "calibration.json").exists()  # it is for the other codebook
+
+
+def test_a_box_and_a_page(photos: Path, network: Path, tmp_path: Path) -> None:
+    out, page = tmp_path / "index", tmp_path / "found.html"
+    run_json("index", photos, "-o", out, "-w", network)
+    whole = run_json("search", out, photos / "2.png")["results"]
+    assert run_json("search", out, photos / "2.png", "--box", "0,0,84,72")["results"] == whole
+    assert run_json("search", out, photos / "2.png", "--box", "0,0,1,1")["results"] == whole
+    part = run_json("search", out, photos / "2.png", "--box", "0,0,60,60", "--html", page)["results"]
+    assert part != whole
+    text = page.read_text()
+    assert text.count('class="hit"') == PHOTOS - 1  # without the query itself
+    assert "<details open>" in text
+    assert "http" not in text.replace("http-equiv", "")  # it needs nothing else
+    for wrong in ("1,2,3", "a,b,c,d", "0,0,0,5"):
+        assert run("search", out, photos / "2.png", "--box", wrong).exit_code == 2
+
+
+def test_explain_draws_why(photos: Path, network: Path, tmp_path: Path) -> None:
+    out, picture = tmp_path / "index", tmp_path / "match.png"
+    run_json("index", photos, "-o", out, "-w", network)
+    hits = run_json("search", out, photos / "2.png")["results"][0]["hits"]
+    told = run_json("explain", out, photos / "2.png", hits[1]["name"], "-o", picture)
+    assert told["score"] == pytest.approx(hits[1]["score"], rel=1e-9)
+    with Image.open(picture) as image:
+        assert image.width > 500
+    assert "region 1" in run("explain", out, "2.png", hits[1]["name"], "-o", picture).stdout
+    draw(photos / hits[1]["name"], 99)
+    changed = run("explain", out, "2.png", hits[1]["name"], "-o", picture)
+    assert changed.exit_code == 1
+    assert "does not look as it did when it was indexed" in changed.stderr
 
 
 def test_delete_then_compact(index: Path, tmp_path: Path) -> None:

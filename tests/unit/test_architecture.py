@@ -55,7 +55,7 @@ GROUPS = {
         "evaluation",
         "evaluate",
     ),
-    "uses": ("analyses", "explain", "likeness", "engine", "duplicates", "doctor", "reproduce"),
+    "uses": ("analyses", "explain", "likeness", "calibrate", "engine", "duplicates", "doctor", "reproduce"),
     "edges": ("plots", "sheet", "pictures", "report", "results_page", "service", "cli", "__main__"),
 }
 ORDER = list(GROUPS)

@@ -7,11 +7,17 @@ import click
 import superfeat
 from superfeat.cli.analyze import analyze
 from superfeat.cli.artefacts import info, verify
+from superfeat.cli.calibrate import calibrate
+from superfeat.cli.completion import completion
+from superfeat.cli.demo import demo
+from superfeat.cli.doctor import doctor
+from superfeat.cli.duplicates import duplicates
 from superfeat.cli.evaluate import evaluate
 from superfeat.cli.extract import extract
 from superfeat.cli.index import codebook, compact, delete, index, merge
 from superfeat.cli.reproduce import reproduce
-from superfeat.cli.search import search
+from superfeat.cli.search import explain, search
+from superfeat.cli.serve import serve
 from superfeat.cli.terminal import Group
 from superfeat.cli.train import draw, pretrain, train
 from superfeat.cli.weights import weights
@@ -27,8 +33,8 @@ def main(debug: bool) -> None:
 
 
 VERBS = (
-    extract, codebook, index, search, delete, compact, merge, train, pretrain, draw, evaluate, analyze, reproduce, info,
-    verify, weights,
+    index, search, explain, duplicates, serve, demo, calibrate, extract, codebook, delete, compact, merge, train,
+    pretrain, draw, evaluate, analyze, reproduce, weights, info, verify, doctor, completion,
 )  # fmt: skip
 for command in VERBS:
     main.add_command(command)

@@ -5,15 +5,41 @@ from typing import Any
 
 import click
 
-from superfeat.cli.terminal import Progress, json_option, print_result, tree
+import superfeat
+from superfeat.cli.terminal import DEFAULT_PROFILE, DEFAULT_WEIGHTS, Progress, json_option, print_result, tree
+from superfeat.config import PROFILES, as_dict
 
 
 @click.command()
-@click.argument("artefact", type=click.Path(path_type=Path))
+@click.argument("artefact", required=False, type=click.Path(path_type=Path))
 @json_option
-def info(artefact: Path, as_json: bool) -> None:
-    """Say what ARTEFACT (features, a codebook, an index or a network) is and how it was made."""
-    print_result(_describe(artefact), as_json, tree)
+def info(artefact: Path | None, as_json: bool) -> None:
+    """Say what ARTEFACT (features, a codebook, an index or a network) is and how it was made.
+
+    Without ARTEFACT: what superfeat uses where nothing is chosen, and how to choose otherwise.
+    """
+    print_result(_defaults() if artefact is None else _describe(artefact), as_json, tree)
+
+
+def _defaults() -> dict[str, Any]:
+    from superfeat.weights.named import NAMED, SHIPPED, cache_folder, shipped_names
+
+    folder = SHIPPED / DEFAULT_WEIGHTS
+    facts = _describe(folder)
+    return {
+        "superfeat": superfeat.__version__,
+        "weights": {
+            "name": DEFAULT_WEIGHTS,
+            "method": facts["network"]["method"],
+            "trunk": facts["network"]["trunk"]["arch"],
+            "model card": str(folder / "README.md"),
+            "others": [name for name in (*shipped_names(), *NAMED) if name != DEFAULT_WEIGHTS],
+            "change with": "--weights",
+        },
+        "codebook": {"words": _describe(folder / "codebook")["words"], "change with": "--codebook"},
+        "profile": {"name": DEFAULT_PROFILE, **as_dict(PROFILES[DEFAULT_PROFILE]), "change with": "--profile, --set"},
+        "cache": {"folder": str(cache_folder()), "change with": "the variable SUPERFEAT_CACHE"},
+    }
 
 
 @click.command()

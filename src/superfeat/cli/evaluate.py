@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from superfeat.cli.analyze import analyze
+from superfeat.cli.completion import complete_weights
 from superfeat.cli.terminal import Follow, json_option, print_result, workers_option
 from superfeat.config import PROFILES, EvaluateConfig, as_dict, overlay, parse_assignment
 from superfeat.errors import SuperfeatError
@@ -30,7 +31,10 @@ DOING = {
 @click.command()
 @click.argument("dataset", required=False)
 @click.option("--images", type=PATH, help="The folder that the benchmark's files are in.")
-@click.option("--weights", "-w", help="A network: a folder, a released .pth, an .onnx file, or a name.")
+@click.option(
+    "--weights", "-w", shell_complete=complete_weights,
+    help="A network: a folder, a released .pth, an .onnx file, or a name.",
+)  # fmt: skip
 @click.option("--output", "-o", type=PATH, help="Folder of the evaluation; the same command goes on with it.")
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="paper", show_default=True)
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="E.g. extract.max_side=480.")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from superfeat.cli.completion import INDEX_FOLDER, complete_weights
 from superfeat.cli.extract import read_extract_config
 from superfeat.cli.terminal import (
+    DEFAULT_PROFILE,
     DEFAULT_WEIGHTS,
     SHOWN,
     Progress,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 folder = click.Path(path_type=Path)
 DEFAULTS = CodebookConfig()
+OWN = "own"
 
 
 @click.command()
@@ -103,19 +106,31 @@ def _codebook_report(result: Mapping[str, Any]) -> Iterable[str]:
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="FEATURES|PHOTOS...")
 @click.option("--output", "-o", required=True, type=folder, help="Folder of the index, new or not.")
-@click.option("--codebook", "words", type=folder, help="For a new index. [default: learned from what is indexed]")
-@click.option("--kernel", type=click.Choice(["binary", "real"]), help="For a new index. [default: binary]")
-@click.option("--weights", "-w", help=f"The network for photos. [default: the index's, or {DEFAULT_WEIGHTS}]")
 @click.option(
-    "--profile", type=click.Choice(list(PROFILES)), help="Settings for photos. [default: the index's, or fast]"
+    "--codebook",
+    "words",
+    type=folder,
+    help=f"For a new index: a folder, or '{OWN}' for one learned from what is indexed. "
+    f"[default: the one that comes with the network, else '{OWN}']",
+)
+@click.option("--kernel", type=click.Choice(["binary", "real"]), help="For a new index. [default: binary]")
+@click.option(
+    "--weights", "-w", shell_complete=complete_weights,
+    help=f"The network for photos. [default: the index's, or {DEFAULT_WEIGHTS}]",
+)  # fmt: skip
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help=f"Settings for photos. [default: the index's, or {DEFAULT_PROFILE}]",
 )
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting of extract.")
+@click.option("--sync", is_flag=True, help="Also drop photos that are no longer there.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
 @json_option
 def index(
     sources: tuple[str, ...], output: Path, words: Path | None, kernel: str | None, weights: str | None,
-    profile: str | None, assignments: tuple[str, ...], device: str, workers: int | None, as_json: bool,
+    profile: str | None, assignments: tuple[str, ...], sync: bool, device: str, workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Add FEATURES (a features folder) or PHOTOS to an index; make it if there is none.
 
@@ -128,14 +143,17 @@ def index(
     config = overlay(IndexConfig(), {"kernel": kernel} if kernel else {})
     run = _Run(output, words, config, workers)
     single = Path(sources[0]) if len(sources) == 1 else None
+    photos = single is None or not (single.suffix == ".pkl" or (single / "manifest.json").is_file())
+    if sync and not photos:
+        raise SuperfeatError("--sync compares an index with folders of photos; it takes neither features nor a .pkl")
     if single is not None and single.suffix == ".pkl":
         run.import_inverted_file(single)
-    elif single is not None and (single / "manifest.json").is_file():
+    elif single is not None and not photos:
         run.add_features(single)
     else:
         known = _facts(output) if old else {}
         extract = _extract_settings(known, profile, assignments)
-        run.add_photos(sources, str(weights or known.get("weights") or DEFAULT_WEIGHTS), extract, device)
+        run.add_photos(sources, str(weights or known.get("weights") or DEFAULT_WEIGHTS), extract, device, sync)
     print_result(run.result(), as_json, _index_report)
 
 
@@ -151,15 +169,18 @@ def _extract_settings(known: Mapping[str, Any], profile: str | None, assignments
         return overlay(
             ExtractConfig(), {**known["extract"], **dict(parse_assignment(text) for text in assignments)}, "extract."
         )
-    return read_extract_config(profile or "fast", None, assignments)
+    config = read_extract_config(profile or DEFAULT_PROFILE, None, assignments)
+    return overlay(config, {"attention": known.get("extract", {}).get("attention", "regions")})
 
 
 class _Run:
     """One call of `superfeat index`: counts what became of each image."""
 
     def __init__(self, output: Path, words: Path | None, config: IndexConfig, workers: int | None) -> None:
-        self.output, self.words, self.config, self.workers = output, words, config, workers
-        self.counts = {"new": 0, "replaced": 0, "same": 0}
+        self.own = words == Path(OWN) and not words.exists()
+        self.output, self.config, self.workers = output, config, workers
+        self.words = None if self.own else words
+        self.counts = {"new": 0, "replaced": 0, "same": 0, "dropped": 0}
         self.skipped: list[dict[str, str]] = []
         self._learned = output.with_name(f"{output.name}.codebook")
 
@@ -204,14 +225,16 @@ class _Run:
         self.counts["same"] = len(store) - self.counts["new"] - self.counts["replaced"]
         self.skipped += [{"name": entry.name, "reason": str(entry.skipped)} for entry in store.skipped]
 
-    def add_photos(self, sources: tuple[str, ...], weights: str, extract: ExtractConfig, device: str) -> None:
+    def add_photos(
+        self, sources: tuple[str, ...], weights: str, extract: ExtractConfig, device: str, sync: bool
+    ) -> None:
         from superfeat.config import as_dict
         from superfeat.extraction import keep_memory
         from superfeat.feature_store import FeatureStore
         from superfeat.images import list_photos
-        from superfeat.indexing import index_photos
+        from superfeat.indexing import index_photos, take_calibration, vanished
         from superfeat.store import as_json
-        from superfeat.weights import load_network
+        from superfeat.weights import find_weights, load_network
 
         keep_memory()
         photos = list_photos(sources).photos
@@ -220,11 +243,17 @@ class _Run:
         network = load_network(weights)
         where = str(Path(weights).absolute()) if Path(weights).exists() else weights
         beside = self.output.with_name(f"{self.output.name}.features")
+        carried = find_weights(weights) / "codebook"  # a network may bring a general one
+        if self.words is None and not self.own and carried.is_dir() and not (self.output / "manifest.json").is_file():
+            self.words = carried
         if not (self.output / "manifest.json").is_file() and self.words is None:
             self._extract_first(beside, network, photos, extract, device)
         store = FeatureStore(beside) if beside.exists() else None
         facts = as_json({"extract": as_dict(extract), "weights": where})
         index = self._open(facts, network.digest, store)
+        take_calibration(index, carried)
+        if sync and (gone := vanished(index, photos, [Path(source) for source in sources if Path(source).is_dir()])):
+            self.counts["dropped"] = index.delete(gone)
         outcomes = index_photos(index, network, photos, extract, extracted=store, workers=self.workers, device=device)
         self._follow(outcomes, len(photos))
         self.counts["same"] = len(photos) - self.counts["new"] - self.counts["replaced"] - len(self.skipped)
@@ -264,9 +293,10 @@ class _Run:
 
 def _index_report(result: Mapping[str, Any]) -> Iterable[str]:
     size = f"{result['bytes'] / 1e6:.1f} MB" if result["bytes"] >= 1e6 else f"{result['bytes'] / 1e3:.0f} kB"
+    dropped = f", {result['dropped']} dropped" if result["dropped"] else ""
     yield (
         f"{result['index']}: {result['images']} images ({result['new']} new, {result['replaced']} replaced, "
-        f"{result['same']} unchanged), {result['words_per_image']} words each, {size}"
+        f"{result['same']} unchanged{dropped}), {result['words_per_image']} words each, {size}"
     )
     for entry in result["skipped"][:SHOWN]:
         yield f"  skipped {entry['name']}: {entry['reason']}"
@@ -275,7 +305,7 @@ def _index_report(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 @click.command()
-@click.argument("index_folder", metavar="INDEX", type=folder)
+@click.argument("index_folder", metavar="INDEX", type=INDEX_FOLDER)
 @click.argument("names", nargs=-1)
 @click.option("--list", "list_file", type=click.File("r"), help="A file with a name per line (- for stdin).")
 @json_option
@@ -293,7 +323,7 @@ def delete(index_folder: Path, names: tuple[str, ...], list_file: Any, as_json: 
 
 
 @click.command()
-@click.argument("index_folder", metavar="INDEX", type=folder)
+@click.argument("index_folder", metavar="INDEX", type=INDEX_FOLDER)
 @json_option
 def compact(index_folder: Path, as_json: bool) -> None:
     """Rewrite INDEX without its deleted images and join small segments."""
@@ -308,8 +338,8 @@ def compact(index_folder: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("index_folder", metavar="INDEX", type=folder)
-@click.argument("others", nargs=-1, required=True, type=folder)
+@click.argument("index_folder", metavar="INDEX", type=INDEX_FOLDER)
+@click.argument("others", nargs=-1, required=True, type=INDEX_FOLDER)
 @json_option
 def merge(index_folder: Path, others: tuple[Path, ...], as_json: bool) -> None:
     """Take the images of OTHERS, made with the same codebook, into INDEX; one of the same name replaces."""

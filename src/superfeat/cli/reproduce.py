@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from superfeat.cli.completion import complete_weights
 from superfeat.cli.terminal import Follow, json_option, print_result, workers_option
 from superfeat.errors import SuperfeatError
 
@@ -26,7 +27,10 @@ PATH = click.Path(path_type=Path)
 @click.option("--size", type=click.Choice(["mini", "paper"]), default="mini", show_default=True)
 @click.option("--images", type=PATH, help="mini: photos, one sub-folder per thing; paper: the benchmarks' folder.")
 @click.option("--imagenet", type=PATH, help="paper: ImageNet, one sub-folder per class, for variants of LIT.")
-@click.option("--weights", "-w", help="Begin with this pretrained network. [default: pretrain one]")
+@click.option(
+    "--weights", "-w", shell_complete=complete_weights,
+    help="Begin with this pretrained network. [default: pretrain one]",
+)  # fmt: skip
 @click.option("--output", "-o", type=PATH, help="Folder for numbers and pictures; what is made is used again.")
 @click.option("--list", "list_names", is_flag=True, help="Name all tables and figures.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")

@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from superfeat.cli.completion import complete_weights
 from superfeat.errors import SuperfeatError
 
-DEFAULT_WEIGHTS = "imagenet-resnet50"
+DEFAULT_WEIGHTS = "fire-landmarks-1"
+DEFAULT_PROFILE = "fast"
 REPORT_EVERY = 10.0  # seconds between progress lines when stderr is not a terminal
 SHOWN = 5  # how many skipped photos are named on the terminal; --json has them all
 
@@ -42,6 +44,7 @@ def weights_option(command: Command) -> Command:
         "--weights",
         "-w",
         default=DEFAULT_WEIGHTS,
+        shell_complete=complete_weights,
         show_default=True,
         help="A network: a folder, a released .pth, a trunk file, an .onnx file, or a name.",
     )(command)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import DEFAULT_WEIGHTS, Progress, json_option, print_result, tree, workers_option
+from superfeat.cli.terminal import Progress, json_option, print_result, tree, workers_option
 from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 
@@ -80,7 +80,7 @@ def _convert_to_onnx(network: "Network", output: Path, calibration: tuple[str, .
 
 
 @weights.command()
-@click.argument("name", default=DEFAULT_WEIGHTS)
+@click.argument("name", default="imagenet-resnet50")
 @click.option("--from", "source", help="A file or URL to take instead of the registry.")
 @json_option
 def get(name: str, source: str | None, as_json: bool) -> None:

@@ -1,0 +1,58 @@
+"""superfeat demo as a newcomer runs it, and superfeat info without an argument."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from superfeat.cli.terminal import DEFAULT_PROFILE, DEFAULT_WEIGHTS
+from superfeat.engine import Engine
+
+
+def superfeat(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "superfeat", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=900)
+
+
+@pytest.mark.slow
+def test_the_demo_finds_and_says_where_to_look(tmp_path: Path) -> None:
+    first = superfeat("demo", "-o", "try it", folder=tmp_path)
+    assert first.returncode == 0, first.stderr
+    page = (tmp_path / "try it" / "results.html").read_text()
+    assert str(tmp_path / "try it" / "results.html") in first.stdout
+    assert "serve 'try it/index'" in first.stdout
+    assert page.count("<details") == 6  # two explanations for each of three queries
+    assert "the same, " in page
+
+    engine = Engine.open(tmp_path / "try it" / "index")
+    names = list(engine.index.names())
+    found = [next(hit.name for hit in engine.search(name, top=2).hits if hit.name != name) for name in names]
+    right = sum(Path(name).parent == Path(other).parent for name, other in zip(names, found, strict=True))
+    assert right >= 0.7 * len(names)
+
+    again = superfeat("demo", "-o", "try it", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "0 new, 0 replaced, 40 unchanged" in again.stdout
+
+
+def test_the_demo_does_not_touch_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    refused = superfeat("demo", "-o", "mine", folder=tmp_path)
+    assert refused.returncode == 1
+    assert "holds something else; choose another folder with -o" in refused.stderr
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+def test_info_says_what_is_used(tmp_path: Path) -> None:
+    told: dict[str, Any] = json.loads(superfeat("info", "--json", folder=tmp_path).stdout)
+    assert told["weights"]["name"] == DEFAULT_WEIGHTS
+    assert told["profile"]["name"] == DEFAULT_PROFILE
+    assert told["codebook"]["words"] > 0
+    assert Path(told["weights"]["model card"]).is_file()
+    shown = superfeat("info", folder=tmp_path).stdout
+    for name in ("weights", "codebook", "profile", "--weights", "--codebook", "--profile", "SUPERFEAT_CACHE"):
+        assert name in shown

@@ -1,0 +1,179 @@
+"""The engine: photos, names and boxes as queries; where a match lies; what it keeps in memory; what it adds."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fixtures_recipe import noise
+from superfeat import engine as engine_module
+from superfeat.codebook import train_codebook
+from superfeat.config import ExtractConfig, as_dict
+from superfeat.engine import Engine, within
+from superfeat.errors import ImageError, SuperfeatError
+from superfeat.extraction import extract
+from superfeat.images import list_photos
+from superfeat.index import Index
+from superfeat.indexing import index_photos, vanished
+from superfeat.store import as_json
+from superfeat.weights import Network, save_network
+
+CONFIG = ExtractConfig(max_side=96, scales=(1.0, 0.5), attention="regions")
+
+
+def draw(path: Path, seed: int) -> None:
+    Image.fromarray(noise(72, 96, seed)).save(path)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(5):
+        draw(folder / f"p{number}.png", number)
+    return folder
+
+
+@pytest.fixture
+def engine(photos: Path, tmp_path: Path, tiny_network: Network) -> Engine:
+    save_network(tiny_network, tmp_path / "network")
+    features = list(extract(tiny_network, photos, CONFIG, workers=1))
+    facts = as_json({"extract": as_dict(CONFIG), "weights": str(tmp_path / "network")})
+    index = Index.create(tmp_path / "index", train_codebook(features, words=16), facts=facts)
+    for _ in index_photos(index, tiny_network, list_photos([photos]).photos, CONFIG, workers=1):
+        pass
+    return Engine(index, workers=1)
+
+
+def test_a_photo_finds_itself_first(engine: Engine, photos: Path) -> None:
+    for query in (photos / "p2.png", (photos / "p2.png").read_bytes(), "p2.png"):
+        answer = engine.search(query, top=3)
+        assert answer.hits[0].name == "p2.png"
+        assert len(answer.hits) == 3
+        assert answer.hits[0].path == str((photos / "p2.png").absolute())
+
+
+def test_scores_are_those_of_the_index(engine: Engine, photos: Path) -> None:
+    features = engine.features(photos / "p1.png")
+    expected = engine.index.search(features, top=5)
+    found = engine.search(photos / "p1.png", top=5)
+    assert [(hit.name, hit.score, hit.id) for hit in found.hits] == list(expected)
+    assert found.features == len(features)
+    assert found.size == features.image_size
+
+
+def test_a_full_box_is_no_box(engine: Engine, photos: Path) -> None:
+    for query in (photos / "p3.png", "p3.png"):
+        plain, boxed = engine.search(query, top=5), engine.search(query, top=5, box=(0, 0, 1, 1))
+        assert plain.hits == boxed.hits
+
+
+def test_a_box_asks_with_part_of_the_features(engine: Engine, photos: Path) -> None:
+    whole = engine.features(photos / "p3.png")
+    kept = within(whole, (0, 0, 0.6, 1))
+    assert 0 < len(kept) < len(whole)
+    assert kept.maps is not None
+    assert kept.regions is not None
+    for attention in kept.maps:
+        columns = attention.sum(axis=0)
+        edges = np.arange(len(columns)) / len(columns)
+        inside = np.clip((0.6 - edges) * len(columns), 0, 1) @ columns
+        assert inside >= 0.5
+    assert engine.search(photos / "p3.png", box=(0, 0, 0.6, 1)).features == len(kept)
+
+
+def test_a_box_extracts_nothing_again(engine: Engine, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.search(photos / "p3.png")
+    monkeypatch.setattr("superfeat.extraction.extract_image", None)
+    assert engine.search(photos / "p3.png", box=(0, 0, 0.7, 1)).hits
+
+
+def test_only_the_last_photos_stay_in_memory(engine: Engine, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "KEPT_PHOTOS", 2)
+    for number in range(4):
+        engine.features(photos / f"p{number}.png")
+    assert len(engine._kept) == 2
+
+
+def test_a_hit_says_where_the_match_lies(engine: Engine, photos: Path) -> None:
+    for hit in engine.search(photos / "p0.png", top=5).hits:
+        if hit.score > 0:
+            assert hit.region is not None
+            left, top, width, height = hit.region
+            assert 0 <= left < left + width <= 1 + 1e-9
+            assert 0 <= top < top + height <= 1 + 1e-9
+
+
+def test_an_index_of_features_does_not_say_where(engine: Engine, tmp_path: Path) -> None:
+    other = Index.create(tmp_path / "other", engine.index.codebook)
+    features = dataclasses.replace(engine.features("p0.png"), maps=None)
+    other.add("one", features)
+    (hit,) = Engine(other).search(features).hits
+    assert (hit.region, hit.path) == (None, None)
+    with pytest.raises(SuperfeatError, match="does not say which network"):
+        _ = Engine(other).network
+    with pytest.raises(SuperfeatError, match="does not know where one lies"):
+        Engine(other).path_of("one")
+    with pytest.raises(SuperfeatError, match="need their attention maps"):
+        Engine(other).search(features, box=(0, 0, 0.5, 0.5))
+
+
+def test_an_explanation_has_the_score_of_the_search(engine: Engine, photos: Path) -> None:
+    for query, box in ((photos / "p1.png", None), ("p1.png", None), (photos / "p1.png", (0, 0, 0.8, 1))):
+        hit = next(hit for hit in engine.search(query, box=box).hits if hit.name == "p4.png")
+        explanation = engine.explain(query, "p4.png", box=box)
+        assert explanation.score == pytest.approx(hit.score, rel=1e-12)
+
+
+def test_a_photo_that_is_gone_or_no_photo(engine: Engine, photos: Path) -> None:
+    with pytest.raises(ImageError, match="cannot read"):
+        engine.search(photos / "nothing.png")
+    with pytest.raises(ImageError, match="not an image"):
+        engine.search(b"no photo")
+    with pytest.raises(SuperfeatError, match="no image called nobody"):
+        engine.search("nobody")
+    with pytest.raises(SuperfeatError, match="outside of the photo"):
+        engine.search("p0.png", box=(2, 2, 1, 1))
+
+
+def test_nothing_in_a_box(engine: Engine) -> None:
+    with pytest.raises(SuperfeatError, match="make it larger"):
+        engine.search("p0.png", box=(0, 0, 0.001, 0.001))
+
+
+def test_photos_are_added_and_replaced(engine: Engine, photos: Path) -> None:
+    draw(photos / "new.png", 9)
+    assert engine.add("new.png", photos / "new.png").outcome == "new"
+    assert engine.add("new.png", photos / "new.png").outcome == "same"
+    draw(photos / "new.png", 10)
+    assert engine.add("new.png", photos / "new.png").outcome == "replaced"
+    assert engine.search(photos / "new.png").hits[0].name == "new.png"
+    (photos / "bad.png").write_bytes(b"nothing")
+    with pytest.raises(ImageError, match=r"bad\.png"):
+        engine.add("bad.png", photos / "bad.png")
+    assert "bad.png" not in engine.index
+
+
+def test_what_vanished_is_known(engine: Engine, photos: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(photos / "p0.png", elsewhere / "other.png")
+    engine.add("other.png", elsewhere / "other.png")
+    (photos / "p1.png").unlink()
+    listed = list_photos([photos]).photos
+    assert vanished(engine.index, listed, [photos]) == ["p1.png"]  # what another folder brought stays
+    assert vanished(engine.index, [], [photos]) == ["p0.png", "p1.png", "p2.png", "p3.png", "p4.png"]
+    (elsewhere / "other.png").unlink()
+    assert vanished(engine.index, listed, [photos]) == ["p1.png", "other.png"]
+
+
+def test_a_photo_is_named_by_its_file_too(engine: Engine, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos.parent)
+    for given in ("p3.png", "photos/p3.png", str(photos / "p3.png")):
+        assert engine.name_of(given) == "p3.png"
+    for other in ("elsewhere/p3.png", "p9.png", ""):
+        with pytest.raises(SuperfeatError, match="has no image called"):
+            engine.name_of(other)
