@@ -20,7 +20,14 @@ from superfeat.store import write_file
 
 THUMBNAIL, ASKED = 300, 520  # longest sides in pixels
 QUALITY = 82  # of JPEG
-LIKELY, POSSIBLE = 0.9, 0.5
+# From which probability on which words; the web page says the same (service/page/cards.js).
+WORDS = (
+    (0.95, "very likely the same", "yes"),
+    (0.75, "likely the same", "yes"),
+    (0.4, "perhaps the same", "maybe"),
+    (0.1, "unlikely to be the same", "no"),
+    (0.0, "very unlikely to be the same", "no"),
+)
 
 CSS = """
 :root{color-scheme:light dark;--bg:#fbfaf8;--card:#fff;--line:#e4e0da;--ink:#23211e;--muted:#6b665f;
@@ -95,9 +102,10 @@ def _hit(engine: Engine, hit: Found, best: float) -> str:
     photo = _photo(engine, hit.name, THUMBNAIL, hit.region, hit.name)
     width = 100 * (hit.probability if hit.probability is not None else max(0.0, hit.score) / best if best > 0 else 0.0)
     name = escape(hit.name).replace("/", "/<wbr>")
-    chance = (
-        "" if hit.probability is None else f'<span class="chance {_kind(hit)}">{in_words(hit.probability)}</span><br>'
-    )
+    chance = ""
+    if hit.probability is not None:
+        words, kind = in_words(hit.probability)
+        chance = f'<span class="chance {kind}">{words}</span><br>'
     return (
         f'<li class="hit">{photo}<div class="words">{chance}<div class="meter" aria-hidden="true">'
         f'<i style="width:{width:.0f}%"></i></div>{name}<br>'
@@ -105,17 +113,10 @@ def _hit(engine: Engine, hit: Found, best: float) -> str:
     )
 
 
-def in_words(probability: float) -> str:
-    """A probability for people."""
-    words = (
-        "the same" if probability >= LIKELY else "perhaps the same" if probability >= POSSIBLE else "probably another"
-    )
-    return f"{words}, {probability:.0%}"
-
-
-def _kind(hit: Found) -> str:
-    chance = hit.probability or 0.0
-    return "yes" if chance >= LIKELY else "maybe" if chance >= POSSIBLE else "no"
+def in_words(probability: float) -> tuple[str, str]:
+    """A probability for people, and the class of its colour."""
+    words, kind = next((words, kind) for least, words, kind in WORDS if probability >= least)
+    return f"{words}, {probability:.0%}", kind
 
 
 def _photo(engine: Engine, photo: Photo, side: int, region: Region | None, words: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 
 from fixtures_recipe import noise
+from superfeat import results_page
 from superfeat.codebook import train_codebook
 from superfeat.config import ExtractConfig, as_dict
 from superfeat.engine import Engine
@@ -13,7 +14,7 @@ from superfeat.extraction import extract
 from superfeat.images import list_photos
 from superfeat.index import Index
 from superfeat.indexing import index_photos
-from superfeat.results_page import Asked, in_words, write_results_page
+from superfeat.results_page import WORDS, Asked, in_words, write_results_page
 from superfeat.store import as_json
 from superfeat.weights import Network, save_network
 
@@ -70,6 +71,21 @@ def test_features_have_no_photo(engine: Engine, tmp_path: Path) -> None:
     assert text.count("<img") == 4
 
 
-@pytest.mark.parametrize(("probability", "words"), [(0.95, "the same, 95%"), (0.5, "perhaps"), (0.1, "another, 10%")])
-def test_probabilities_in_words(probability: float, words: str) -> None:
-    assert words in in_words(probability)
+@pytest.mark.parametrize(
+    ("probability", "words"),
+    [
+        (1.0, ("very likely the same, 100%", "yes")),
+        (0.75, ("likely the same, 75%", "yes")),
+        (0.4, ("perhaps the same, 40%", "maybe")),
+        (0.39, ("unlikely to be the same, 39%", "no")),
+        (0.0, ("very unlikely to be the same, 0%", "no")),
+    ],
+)
+def test_probabilities_in_words(probability: float, words: tuple[str, str]) -> None:
+    assert in_words(probability) == words
+
+
+def test_the_web_page_says_the_same() -> None:
+    script = (Path(results_page.__file__).parent / "service" / "page" / "cards.js").read_text()
+    for least, words, _ in WORDS:
+        assert f'[{least:g}, "{words.capitalize()}"' in script
