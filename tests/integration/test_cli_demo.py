@@ -32,6 +32,7 @@ def test_the_demo_finds_and_says_where_to_look(tmp_path: Path) -> None:
     found = [next(hit.name for hit in engine.search(name, top=2).hits if hit.name != name) for name in names]
     right = sum(Path(name).parent == Path(other).parent for name, other in zip(names, found, strict=True))
     assert right >= 0.7 * len(names)
+    assert f"For {right} of {len(names)} photos the best match shows the same landmark." in first.stdout
 
     again = superfeat("demo", "-o", "try it", folder=tmp_path)
     assert again.returncode == 0, again.stderr

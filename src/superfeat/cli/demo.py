@@ -31,8 +31,20 @@ def demo(context: click.Context, output: Path) -> None:
     _run(context, f"index {_quote(photos)} -o {_quote(index)}")
     _run(context, f"search {_quote(index)} {' '.join(QUERIES)} --top 8 --html {_quote(page)}")
     _run(context, f"duplicates {_quote(index)}")
-    click.echo(f"\nLook at {page.absolute()} in a browser: what was found for three photos, where, and why.")
+    right, count = _count_right(index)
+    click.echo(f"\nFor {right} of {count} photos the best match shows the same landmark.")
+    click.echo(f"Look at {page.absolute()} in a browser: what was found for three photos, where, and why.")
     click.echo(f"To search by yourself:  {_program()} serve {_quote(index)}")
+
+
+def _count_right(index: Path) -> tuple[int, int]:
+    """How many photos have another view of their landmark as their best match, and of how many."""
+    from superfeat.engine import Engine
+
+    engine = Engine.open(index)
+    names = list(engine.index.names())
+    best = [next((hit.name for hit in engine.search(name, top=2).hits if hit.name != name), "") for name in names]
+    return sum(Path(name).parent == Path(other).parent for name, other in zip(names, best, strict=True)), len(names)
 
 
 def _program() -> str:
