@@ -156,9 +156,13 @@ class DataConfig:
     things: int = 100  # of `drawn`: how many landmarks, and how many views of each
     views: int = 8
     side: int = 192  # longest side of a drawn view in pixels
+    synthetic_views: float = 0.0  # share of an epoch's pairs that are two views made from one photo
+    balance: float = 0.0  # 0: every pair is as likely as any other; 1: every thing
 
     def __post_init__(self) -> None:
         _require(0 <= self.hold_out < 1, "data.hold_out", self.hold_out, "0 or more, and below 1")
+        for name in ("synthetic_views", "balance"):
+            _require(0 <= getattr(self, name) <= 1, f"data.{name}", getattr(self, name), "between 0 and 1")
         for name, least in (("things", 2), ("views", 2), ("side", 16)):
             _require(getattr(self, name) >= least, f"data.{name}", getattr(self, name), f"{least} or more")
 
@@ -171,13 +175,20 @@ class TrainingConfig:
     queries: int = 2000  # per epoch, without repeats; all there are, if fewer
     tuples_per_step: int = 5
     negatives: int = 5
+    negatives_from: Literal["pool", "step"] = "pool"  # "step": all images of other things in the same step
     pool: int = 20000  # images among which an epoch's negatives are looked for; all there are, if fewer
     learning_rate: float = 3e-5
+    schedule: Literal["decay", "cosine"] = "decay"
     decay: float = 0.99  # of the learning rate, each epoch
+    warm_up: int = 0  # steps over which the learning rate rises to what it is
+    trunk_rate: float = 1.0  # of the trunk, as a share of the learning rate
+    average: float = 0.0  # of the weights over the steps: how much of the average stays each step; 0 is none
     weight_decay: float = 1e-4
     flip: float = 0.5
     max_side: int = 1024
+    least_side: int | None = None  # each step draws its longest side between this and max_side; None: always max_side
     parts: Literal["all", "lit"] = "all"  # "lit": the trunk is frozen and its maps are computed once
+    frozen_stages: int = 0  # so many stages of the trunk, from the pixels on, stay as they are
     precision: Literal["float32", "bf16"] = "float32"
     recompute: bool = False  # one image's graph at a time: a third more work, a fraction of the memory
     whitening_images: int = WHITENING_IMAGES
@@ -186,8 +197,18 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         least = {"epochs": 0, "queries": 1, "tuples_per_step": 1, "negatives": 1, "pool": 1, "max_side": 16}
-        for name, value in {**least, "whitening_images": 1, "seed": 0}.items():
+        for name, value in {**least, "whitening_images": 1, "seed": 0, "warm_up": 0, "frozen_stages": 0}.items():
             _require(getattr(self, name) >= value, f"training.{name}", getattr(self, name), f"{value} or more")
+        small = self.least_side is None or 16 <= self.least_side <= self.max_side
+        _require(small, "training.least_side", self.least_side, f"16 to training.max_side ({self.max_side})")
+        _require(
+            self.least_side is None or self.parts == "all",
+            "training.least_side",
+            self.least_side,
+            "left out where maps are stored",
+        )
+        _require(0 <= self.average < 1, "training.average", self.average, "0 or more, and below 1")
+        _require(self.trunk_rate > 0, "training.trunk_rate", self.trunk_rate, "above 0; training.frozen_stages freezes")
         for name in ("learning_rate", "template_scale"):
             _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "above 0")
         _require(0 < self.decay <= 1, "training.decay", self.decay, "above 0 and at most 1")

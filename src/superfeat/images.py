@@ -164,6 +164,15 @@ def read_image(
         return np.asarray(pixels)
 
 
+def limit(pixels: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "height width 3"]:
+    """Shrinks pixels to a longest side, as `read_image` does; never enlarges."""
+    if max(pixels.shape[:2]) <= side:
+        return pixels
+    image = Image.fromarray(pixels)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return np.asarray(image)
+
+
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
     """Turns whatever decoders raise into an ImageError that says what is wrong with the photo."""

@@ -29,7 +29,7 @@ from superfeat.losses import attention_correlation
 from superfeat.nets.fire import Fire
 from superfeat.nets.trunk import Normalisation
 from superfeat.threads import in_order
-from superfeat.training.inputs import MapInputs, one_thread, store_maps, torch_threads
+from superfeat.training.inputs import Look, MapInputs, one_thread, store_maps, torch_threads
 from superfeat.training.ranks import Ranks
 from superfeat.training.run import (
     CHECKPOINT_SECONDS,
@@ -286,7 +286,7 @@ class Pretrainer:
             if random is None:
                 return self.maps(self.config.crops * len(self.split.train) + number)
             crop = int(random.integers(self.config.crops))
-            return self.maps(crop * len(self.split.train) + number, bool(random.random() < 0.5))
+            return self.maps(crop * len(self.split.train) + number, Look(flip=bool(random.random() < 0.5)))
 
         return torch.stack([read(number) for number in numbers.tolist()]).to(self.device)
 

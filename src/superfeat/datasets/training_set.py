@@ -51,14 +51,22 @@ class TrainingSet:
         """How many queries an epoch can draw without repeats."""
         return len(self.pairs) if self.pairs is not None else int(self._has_mate().sum())
 
-    def draw_pairs(self, count: int, random: np.random.Generator) -> Int64[np.ndarray, "queries 2"]:
+    def draw_pairs(
+        self, count: int, random: np.random.Generator, balance: float = 0.0
+    ) -> Int64[np.ndarray, "queries 2"]:
         """At most `count` random rows (query, positive), none twice.
 
-        Without given pairs no query is drawn twice, and its positive is a random other image of its thing.
+        Without given pairs no query is drawn twice, and its positive is a random other image of its thing. With
+        `balance` given pairs of things that have many are less likely: with 1, every thing is as likely as any other.
         """
         count = min(count, self.query_count())
         if self.pairs is not None:
-            return self.pairs[random.choice(len(self.pairs), count, replace=False)]
+            likely = None
+            if balance:
+                _, number, sizes = np.unique(self.things[self.pairs[:, 0]], return_inverse=True, return_counts=True)
+                weights = sizes[number] ** -balance
+                likely = weights / weights.sum()
+            return self.pairs[random.choice(len(self.pairs), count, replace=False, p=likely)]
         queries = random.choice(np.flatnonzero(self._has_mate()), count, replace=False)
         by_thing = np.argsort(self.things, kind="stable")
         _, number, sizes = np.unique(self.things, return_inverse=True, return_counts=True)

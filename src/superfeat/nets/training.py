@@ -11,15 +11,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from superfeat.nets.fire import Fire
+from superfeat.nets.fused import FusedBlock, FusedConvolution, can_fuse
 from superfeat.nets.how import How
 from superfeat.nets.lit import ATTENTION_FLOOR, Lit
 from superfeat.nets.local import Local
 from superfeat.nets.trunk import BasicBlock, Bottleneck, ResNet
 
 
-def for_training(network: Fire | How, *, maps: bool = False, precision: str = "float32") -> Callable[[Tensor], Local]:
-    """The network as a function of a batch of images, or of the trunk's maps of them, with a graph for gradients."""
+def for_training(
+    network: Fire | How, *, maps: bool = False, precision: str = "float32", frozen_stages: int = 0
+) -> Callable[[Tensor], Local]:
+    """The network as a function of a batch of images, or of the trunk's maps of them, with a graph for gradients.
+
+    The first `frozen_stages` stages are taken as they are now, without a graph: see `freeze_stages`.
+    """
     trunk = network.trunk
+    frozen = FrozenStages(trunk, frozen_stages) if frozen_stages and can_fuse(trunk) else None  # type: ignore[arg-type]
     cheap = network if isinstance(network, How) else Fire(trunk, FoldedLit(network.lit), network.whitening)  # type: ignore[arg-type]
 
     def describe(x: Tensor) -> Local:
@@ -27,9 +34,33 @@ def for_training(network: Fire | How, *, maps: bool = False, precision: str = "f
             if maps:
                 return cheap.describe(x)
             folded = type(trunk) is ResNet and x.device.type == "cpu"
-            return cheap.describe(run_folded(trunk, x) if folded else trunk(x))  # type: ignore[arg-type]
+            return cheap.describe(run_folded(trunk, x, frozen) if folded else trunk(x))  # type: ignore[arg-type]
 
     return describe
+
+
+def freeze_stages(trunk: nn.Module, stages: int) -> None:
+    """Takes the gradient from everything up to this stage; 0 freezes nothing."""
+    if stages and isinstance(trunk, ResNet):
+        for part in (trunk.conv1, trunk.bn1, *(trunk.get_submodule(name) for name in trunk.stage_names[:stages])):
+            part.requires_grad_(False)
+
+
+class FrozenStages:
+    """The first stages of a trunk, fused as for inference."""
+
+    @torch.no_grad()
+    def __init__(self, trunk: ResNet, stages: int) -> None:
+        blocks = [block for name in trunk.stage_names[:stages] for block in trunk.get_submodule(name).children()]
+        self.stem, self.maxpool = FusedConvolution(trunk.conv1, trunk.bn1), trunk.maxpool
+        self.blocks = [FusedBlock(block) for block in blocks]  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def __call__(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
+        x: Tensor = self.maxpool(self.stem(images.contiguous(memory_format=torch.channels_last)))
+        for block in self.blocks:
+            x = block(x)
+        return x
 
 
 class FoldedLit(nn.Module):
@@ -58,10 +89,16 @@ class FoldedLit(nn.Module):
         return state, (alpha.transpose(1, 2) / total).unflatten(2, (height, width))
 
 
-def run_folded(trunk: ResNet, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
-    """The trunk with its batch-norms folded, channels last."""
-    x: Tensor = trunk.maxpool(_convolve(trunk.conv1, trunk.bn1, images.contiguous(memory_format=torch.channels_last)))
-    for block in trunk.blocks():
+def run_folded(
+    trunk: ResNet, images: Float[Tensor, "batch 3 height width"], frozen: FrozenStages | None = None
+) -> Float[Tensor, "batch channels h w"]:
+    """The trunk with its batch-norms folded, channels last; what is frozen is run as for inference."""
+    if frozen is not None:
+        x, done = frozen(images), len(frozen.blocks)
+    else:
+        x = _convolve(trunk.conv1, trunk.bn1, images.contiguous(memory_format=torch.channels_last))
+        x, done = trunk.maxpool(x), 0
+    for block in trunk.blocks()[done:]:
         x = _run_block(block, x)
     return x
 

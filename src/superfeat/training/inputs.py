@@ -4,7 +4,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -12,16 +12,28 @@ from jaxtyping import Float
 from torch import Tensor
 
 from superfeat.errors import DatasetError, ImageError, StoreError
-from superfeat.images import Photo, normalise, read_image
+from superfeat.images import Photo, limit, normalise, read_image
 from superfeat.nets.trunk import Normalisation
 from superfeat.store import explained, read_json, sync, sync_folder, write_json
 from superfeat.threads import in_order
+from superfeat.training.views import make_view
+
+
+class Look(NamedTuple):
+    """How an image is to be shown: flipped left to right, within this longest side, as a view made by this seed."""
+
+    flip: bool = False
+    side: int | None = None  # None: as large as may be
+    view: tuple[int, ...] | None = None
+
+
+AS_IT_IS = Look()
 
 
 class Inputs(Protocol):
-    """The input of an image by its number, as it is or flipped left to right."""
+    """The input of an image by its number."""
 
-    def __call__(self, number: int, flip: bool = False) -> Float[Tensor, "channels height width"]: ...
+    def __call__(self, number: int, look: Look = AS_IT_IS) -> Float[Tensor, "channels height width"]: ...
 
 
 class PhotoInputs:
@@ -30,15 +42,19 @@ class PhotoInputs:
     def __init__(self, photos: Sequence[Photo], max_side: int, normalisation: Normalisation) -> None:
         self.photos, self.max_side, self.normalisation = photos, max_side, normalisation
 
-    def __call__(self, number: int, flip: bool = False) -> Float[Tensor, "3 height width"]:
+    def __call__(self, number: int, look: Look = AS_IT_IS) -> Float[Tensor, "3 height width"]:
         photo = self.photos[number]
+        side = look.side or self.max_side
         try:
-            pixels = read_image(photo.path, max_side=self.max_side, box=photo.box)
+            # A view shows a part, larger: it is made from more pixels, and limited afterwards.
+            pixels = read_image(photo.path, max_side=side if look.view is None else 2 * side, box=photo.box)
         except ImageError as error:
             raise DatasetError(
                 f"{photo.name} cannot be read ({error}): repair it and go on with --resume, or leave it out"
             ) from error
-        return torch.from_numpy(normalise(pixels[:, ::-1] if flip else pixels, *self.normalisation))
+        if look.view is not None:
+            pixels = limit(make_view(pixels, np.random.default_rng(look.view)), side)
+        return torch.from_numpy(normalise(pixels[:, ::-1] if look.flip else pixels, *self.normalisation))
 
 
 class MapInputs:
@@ -59,10 +75,10 @@ class MapInputs:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def __call__(self, number: int, flip: bool = False) -> Float[Tensor, "channels height width"]:
+    def __call__(self, number: int, look: Look = AS_IT_IS) -> Float[Tensor, "channels height width"]:
         size, end = self.sizes[number], self.ends[number]
         values = self.values[end - size.prod() : end].reshape(size).astype(np.float32)
-        return torch.from_numpy(values[..., ::-1].copy() if flip else values)
+        return torch.from_numpy(values[..., ::-1].copy() if look.flip else values)
 
 
 def store_maps(

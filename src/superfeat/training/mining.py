@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError
 
 BLOCK = 256  # queries compared at once
@@ -44,6 +45,40 @@ def _one_per_thing(
         f"a query found only {len(first)} of {count} negatives among {len(order)} images: "
         "each must show another thing; raise training.pool, lower training.negatives, or add things"
     )
+
+
+def draw_queries(
+    training_set: TrainingSet, count: int, synthetic: float, balance: float, random: np.random.Generator
+) -> Int64[np.ndarray, "queries 2"]:
+    """An epoch's pairs (query, positive), in random order. A pair of a photo with itself stands for two views made of
+    it; `synthetic` is their share."""
+    made = min(round(count * synthetic), len(training_set.photos))
+    pairs = training_set.draw_pairs(count - made, random, balance)
+    views = random.permutation(len(training_set.photos))[:made].astype(np.int64)
+    every = np.concatenate((pairs, np.stack((views, views), axis=1)))
+    return every[random.permutation(len(every))] if made else every
+
+
+def group_alike(
+    vectors: Float32[np.ndarray, "pairs dim"], things: Int64[np.ndarray, "pairs"], size: int
+) -> Int64[np.ndarray, "pairs"]:
+    """An order of the pairs in which each `size` of them are alike: a pair, then those nearest to it of other things.
+
+    Each group begins with the first pair that no group has. A thing stands once in a group while others are left.
+    """
+    left = np.arange(len(vectors))
+    order: list[int] = []
+    while len(left):
+        similarity = (vectors[left].astype(np.float64) @ vectors[left[0]].astype(np.float64)).astype(np.float32)
+        near = left[np.argsort(-similarity, kind="stable")]
+        near = np.concatenate((left[:1], near[near != left[0]]))
+        _, first = np.unique(things[near], return_index=True)
+        once = np.zeros(len(near), bool)
+        once[first] = True
+        group = np.concatenate((near[once], near[~once]))[:size]
+        order += group.tolist()
+        left = left[~np.isin(left, group)]
+    return np.asarray(order, np.int64)
 
 
 def draw_pool(images: int, count: int, random: np.random.Generator) -> Int64[np.ndarray, "pool"]:

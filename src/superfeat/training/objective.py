@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from superfeat.config import LossConfig
@@ -23,6 +24,9 @@ MEASURES = (
     "loss", "superfeature", "decorrelation", "pooled", "correlation",
     "matches", "negative_matches", "matches_any_id", "negative_matches_any_id",
 )  # fmt: skip
+
+
+WATCHED = 5  # negatives whose matches are counted: as many as a tuple of the paper has
 
 
 class TupleResult(NamedTuple):
@@ -60,6 +64,75 @@ def differentiate(
     return TupleResult(total, measures)
 
 
+class Shared(NamedTuple):
+    """What the images of a step need of each other: (images, ...) tensors, None where no loss uses them."""
+
+    vectors: Float[Tensor, "images n dim"] | None  # super-features
+    pooled: Float[Tensor, "images dim"] | None
+
+    def parts(self) -> list[Tensor]:
+        """Those that there are."""
+        return [part for part in self if part is not None]
+
+
+class OneImage(NamedTuple):
+    """One image of a step, with its graph: what others need of it, and the loss that it has alone."""
+
+    shared: Shared  # of one image
+    own: Float[Tensor, ""]
+    correlation: float
+
+
+def describe_one(describe: Describe, image: Tensor, config: LossConfig) -> OneImage:
+    """The forward pass of one image of a step."""
+    local = describe(image.unsqueeze(0))
+    full = _in_full(local)
+    own, correlation = full.vectors.new_zeros(()), 0.0
+    if local.maps is not None:
+        found = attention_correlation(local.maps).sum()
+        own, correlation = config.decorrelation * found, found.item()
+    vectors = full.vectors if local.maps is not None and config.superfeature else None
+    return OneImage(Shared(vectors, pool([full]) if config.pooled else None), own, correlation)
+
+
+def step_loss(
+    shared: Shared, things: Int64[np.ndarray, "images"], config: LossConfig
+) -> tuple[Float[Tensor, ""], Float64[Tensor, "pairs measures"]]:
+    """The losses of a step whose images 2i and 2i + 1 are pairs, and what to watch of each pair.
+
+    Each image is a query in turn, the other of its pair the positive, and all images of other things the negatives;
+    the two directions of a pair count half each.
+    """
+    total = shared.parts()[0].new_zeros(())
+    rows = []
+    for first in range(0, len(things), 2):
+        others = np.flatnonzero(things != things[first]).tolist()
+        measures = dict.fromkeys(MEASURES, 0.0)
+        matched = torch.zeros(0, dtype=torch.float64)
+        parts: dict[str, Tensor] = {}
+        for query, positive in ((first, first + 1), (first + 1, first)):
+            if shared.vectors is not None:
+                described = [shared.vectors[number] for number in (query, positive, *others)]
+                loss, matched = _superfeature_part(described, config, measures)
+                parts["superfeature"] = parts.get("superfeature", 0) + loss / 2
+            if shared.pooled is not None:
+                loss = global_loss(
+                    shared.pooled[query],
+                    shared.pooled[positive],
+                    shared.pooled[others],
+                    margin=config.pooled_margin,
+                    weight=config.pooled,
+                    hinge=config.hinge,
+                )
+                parts["pooled"] = parts.get("pooled", 0) + loss / 2
+        loss = torch.stack(list(parts.values())).sum()
+        measures = {name: value / 2 for name, value in measures.items()}  # matches of two directions
+        measures |= {name: part.item() for name, part in parts.items()} | {"loss": loss.item()}
+        rows.append(torch.cat((torch.tensor(list(measures.values()), dtype=torch.float64), matched)))
+        total = total + loss
+    return total, torch.stack(rows)
+
+
 def describe_all(describe: Describe, images: Sequence[Tensor]) -> list[Local]:
     """Local features of each image; images of one size go through the network together."""
     sizes: dict[tuple[int, ...], list[int]] = {}
@@ -94,7 +167,8 @@ def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tenso
     parts: dict[str, Tensor] = {}
     matched = torch.zeros(0, dtype=torch.float64)
     if images[0].maps is not None:
-        parts["superfeature"], matched = _superfeature_part(images, config, measures)
+        described = [_in_full(local).vectors[0] for local in images]
+        parts["superfeature"], matched = _superfeature_part(described, config, measures)
         correlations = torch.cat([attention_correlation(local.maps) for local in images if local.maps is not None])
         parts["decorrelation"] = config.decorrelation * correlations.sum()
         measures["correlation"] = correlations.mean().item()
@@ -110,13 +184,13 @@ def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tenso
 
 
 def _superfeature_part(
-    images: Sequence[Local], config: LossConfig, measures: dict[str, float]
+    images: Sequence[Float[Tensor, "n dim"]], config: LossConfig, measures: dict[str, float]
 ) -> tuple[Float[Tensor, ""], Float64[Tensor, "ids"]]:
     """The super-feature loss; notes matches with the positive and with the negatives, with and without the ID rule."""
-    query, positive, *negatives = [_in_full(local).vectors[0] for local in images]
+    query, positive, *negatives = images
     rules = {"ratio_test": config.ratio_test, "ratio": config.ratio, "reciprocal": config.reciprocal}
     chosen = match(distances_between(positive, query), **rules, same_id=config.same_id)  # type: ignore[arg-type]
-    for number, other in enumerate([positive, *negatives]):
+    for number, other in enumerate([positive, *negatives[:WATCHED]]):
         distances = distances_between(other, query)
         whose = "negative_matches" if number else "matches"
         measures[whose] += len(match(distances, ratio_test=config.ratio_test, ratio=config.ratio).query)

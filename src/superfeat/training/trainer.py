@@ -1,6 +1,7 @@
 """The loop of training, and all that it keeps between two steps."""
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,17 +11,24 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from superfeat.config import Recipe
+from superfeat.config import Recipe, TrainingConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import SuperfeatError
 from superfeat.nets.fire import Fire
 from superfeat.nets.local import pool
-from superfeat.nets.training import for_training
+from superfeat.nets.training import for_training, freeze_stages
 from superfeat.threads import in_order
-from superfeat.training.inputs import Inputs, MapInputs, PhotoInputs, one_thread, store_maps
-from superfeat.training.mining import as_tuples, draw_pool, hardest_negatives, needed_images
-from superfeat.training.objective import MEASURES, Describe, differentiate
+from superfeat.training.inputs import Inputs, Look, MapInputs, PhotoInputs, one_thread, store_maps
+from superfeat.training.mining import (
+    as_tuples,
+    draw_pool,
+    draw_queries,
+    group_alike,
+    hardest_negatives,
+    needed_images,
+)
+from superfeat.training.objective import MEASURES, Describe
 from superfeat.training.ranks import Ranks
 from superfeat.training.run import (
     CHECKPOINT_SECONDS,
@@ -31,10 +39,11 @@ from superfeat.training.run import (
     restore_optimiser,
 )
 from superfeat.training.start import prepare_start
+from superfeat.training.steps import Stepper, draw_looks
 from superfeat.training.validation import Score, validate
 from superfeat.weights import Network, build_module
 
-PAIRS, POOL, FLIPS = range(2, 5)  # what a random generator is for; 1 is the order of photos at the start
+PAIRS, POOL = 2, 3  # what a random generator is for; 1 is the order of photos at the start, 4 how images are shown
 
 
 class Trainer:
@@ -80,15 +89,26 @@ class Trainer:
         module = network.module.to(self.device).eval()
         frozen = self.config.parts == "lit"
         module.trunk.requires_grad_(not frozen)  # type: ignore[attr-defined]
+        freeze_stages(module.trunk, self.config.frozen_stages)  # type: ignore[arg-type]
         self.parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
-        self.describe = for_training(module, maps=frozen, precision=self.config.precision)
-        self.optimiser = torch.optim.Adam(
-            self.parameters.values(), self.config.learning_rate, weight_decay=self.config.weight_decay, foreach=False
+        self.describe = for_training(
+            module, maps=frozen, precision=self.config.precision, frozen_stages=self.config.frozen_stages
         )
+        trunk = [value for name, value in self.parameters.items() if name.startswith("trunk.")]
+        rest = [value for name, value in self.parameters.items() if not name.startswith("trunk.")]
+        groups = [{"params": trunk, "share": self.config.trunk_rate}, {"params": rest, "share": 1.0}]
+        self.optimiser = torch.optim.Adam(
+            [group for group in groups if group["params"]],
+            self.config.learning_rate,
+            weight_decay=self.config.weight_decay,
+            foreach=False,
+        )
+        self.average = {name: value.detach().clone() for name, value in self.parameters.items()}
 
     def _restore(self, tensors: Mapping[str, Tensor]) -> None:
         """The optimiser's memory, the epoch's tuples and totals."""
         restore_optimiser(self.optimiser, self.parameters, tensors)
+        self.average |= _below(tensors, "average/")
         self.tuples = tensors["tuples"].numpy() if "tuples" in tensors else None
         self.totals = tensors["totals"]
 
@@ -99,6 +119,8 @@ class Trainer:
             return
         tensors = {f"network/{name}": value for name, value in self.network.module.state_dict().items()}
         tensors |= optimiser_state(self.optimiser, self.parameters)
+        if self.config.average:
+            tensors |= {f"average/{name}": value for name, value in self.average.items()}
         if self.tuples is not None:
             tensors["tuples"] = torch.from_numpy(self.tuples)
         self.folder.save_checkpoint(self.position, {**tensors, "totals": self.totals})
@@ -115,6 +137,16 @@ class Trainer:
                     yield Event("maps", done, len(photos.photos))
             self.ranks.wait()
             self.inputs = MapInputs(self.folder.path / "maps")
+        self.stepper = Stepper(
+            self.describe,
+            list(self.parameters.values()),
+            self.inputs,
+            self.recipe.losses,
+            self.config.recompute,
+            self.ranks,
+            self.workers,
+            self.device,
+        )
 
     # -- The loop
 
@@ -147,16 +179,23 @@ class Trainer:
     def _mine(self) -> Iterator[Event]:
         """The tuples of this epoch."""
         began = time.monotonic()
-        pairs = self.training_set.draw_pairs(self.config.queries, self._random(PAIRS))
-        chosen = draw_pool(len(self.training_set.photos), self.config.pool, self._random(POOL))
+        data, config = self.recipe.data, self.config
+        random = self._random(PAIRS)
+        pairs = draw_queries(self.training_set, config.queries, data.synthetic_views, data.balance, random)
+        shared = config.negatives_from == "step"
+        pool_size = 0 if shared else config.pool
+        chosen = draw_pool(len(self.training_set.photos), pool_size, self._random(POOL))
         needed = needed_images(pairs, chosen)
         vectors = np.zeros((len(needed), self.recipe.network.whitened_dim or 0), np.float32)
         mine = list(self.ranks.share(len(needed)))
         describe = _for_mining(self.network, self.config.parts == "lit", self.device)
 
+        look = Look(side=config.least_side)
+
         def vector(row: int) -> Float32[np.ndarray, " dim"]:
             with torch.inference_mode():
-                return pool([describe(self.inputs(int(needed[row])).unsqueeze(0).to(self.device))])[0].cpu().numpy()
+                image = self.inputs(int(needed[row]), look).unsqueeze(0).to(self.device)
+                return pool([describe(image)])[0].cpu().numpy()
 
         for done, (row, value) in enumerate(zip(mine, in_order(vector, mine, self.workers, one_thread), strict=True)):
             vectors[row] = value
@@ -164,10 +203,13 @@ class Trainer:
         self.ranks.sum([torch.from_numpy(vectors)])
         row_of = {int(image): row for row, image in enumerate(needed)}
         queries = vectors[[row_of[int(image)] for image in pairs[:, 0]]]
-        among = vectors[[row_of[int(image)] for image in chosen]]
         things = self.training_set.things
-        negatives = hardest_negatives(queries, things[pairs[:, 0]], among, things[chosen], self.config.negatives)
-        self.tuples = as_tuples(pairs, chosen, negatives)
+        if shared:
+            self.tuples = pairs[group_alike(queries, things[pairs[:, 0]], config.tuples_per_step)]
+        else:
+            among = vectors[[row_of[int(image)] for image in chosen]]
+            negatives = hardest_negatives(queries, things[pairs[:, 0]], among, things[chosen], config.negatives)
+            self.tuples = as_tuples(pairs, chosen, negatives)
         self.totals.zero_()
         self.position.mining_seconds = round(time.monotonic() - began, 3)
 
@@ -175,14 +217,12 @@ class Trainer:
         assert self.tuples is not None
         size = self.config.tuples_per_step
         steps = -(-len(self.tuples) // size)
-        flips = self._random(FLIPS).random(self.tuples.shape) < self.config.flip
-        rate = self.config.learning_rate * self.config.decay**self.position.epoch
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
         while self.position.step < steps:
+            rate = learning_rate(self.config, self.position.epoch, self.position.step, steps)
+            for group in self.optimiser.param_groups:
+                group["lr"] = rate * group["share"]
             begin = self.position.step * size
-            chosen = slice(begin, min(begin + size, len(self.tuples)))
-            record = self._step(self.tuples[chosen], flips[chosen])
+            record = self._step(self.tuples[begin : begin + size])
             self.position.step += 1
             self.position.steps += 1
             self._log(
@@ -198,29 +238,15 @@ class Trainer:
                 self._save()
             yield Event("step", self.position.step, steps, record)
 
-    def _step(self, tuples: Int64[np.ndarray, "tuples images"], flips: np.ndarray) -> dict[str, Any]:
+    def _step(self, tuples: Int64[np.ndarray, "tuples images"]) -> dict[str, Any]:
         """One step of the optimiser: the gradient is the sum over the tuples."""
         began = time.monotonic()
-        own = self.ranks.share(len(tuples))
-        parameters = list(self.parameters.values())
-        total = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in parameters]
-        measures = torch.zeros(len(tuples), len(self.totals), dtype=torch.float64)
-        reading = torch.zeros(len(tuples))
-
-        def work(number: int) -> Any:
-            start = time.monotonic()
-            images = [
-                self.inputs(int(image), bool(flip)) for image, flip in zip(tuples[number], flips[number], strict=True)
-            ]
-            reading[number] = time.monotonic() - start
-            images = [image.to(self.device) for image in images]
-            return differentiate(self.describe, images, parameters, self.recipe.losses, self.config.recompute)
-
-        workers = self.workers if self.device == "cpu" else 1
-        for number, result in zip(own, in_order(work, own, workers, one_thread), strict=True):
-            for sum_, part in zip(total, result.gradient, strict=True):
-                sum_ += part
-            measures[number] = result.measures
+        looks = draw_looks(tuples, self.config, self.position.epoch, self.position.step)
+        if self.config.negatives_from == "step":
+            things = self.training_set.things[tuples[:, 0]]
+            total, measures, reading = self.stepper.shared_negatives(tuples, looks, things, len(self.totals))
+        else:
+            total, measures, reading = self.stepper.each_alone(tuples, looks, len(self.totals))
         computed = time.monotonic()
         self.ranks.sum([*total, measures])
         exchanged = time.monotonic()
@@ -229,13 +255,17 @@ class Trainer:
                 f"the loss is no longer a number in step {self.position.steps + 1}; begin again with a smaller "
                 "training.learning_rate"
             )
-        for parameter, gradient in zip(parameters, total, strict=True):
+        for parameter, gradient in zip(self.parameters.values(), total, strict=True):
             parameter.grad = gradient.to(parameter.dtype)
         self.optimiser.step()
+        if self.config.average:
+            kept = min(self.config.average, (1 + self.position.steps) / (10 + self.position.steps))
+            for name, value in self.parameters.items():
+                self.average[name].lerp_(value.detach(), 1 - kept)
         self.totals += measures.sum(dim=0)
         seconds = {
             "gradient": computed - began,
-            "reading": float(reading.sum()),  # inside the former, summed over the workers
+            "reading": reading,  # inside the former, summed over the workers
             "exchange": exchanged - computed,
             "update": time.monotonic() - exchanged,
         }
@@ -298,7 +328,8 @@ class Trainer:
     def _snapshot(self) -> Network:
         """The network as it is now: a Network never changes."""
         module = build_module(self.recipe.network)
-        module.load_state_dict(self.network.module.state_dict())
+        averaged = self.average if self.config.average else {}
+        module.load_state_dict({**self.network.module.state_dict(), **averaged})
         losses = self.recipe.losses
         provenance = {
             **self.network.provenance,
@@ -311,6 +342,15 @@ class Trainer:
     def _log(self, record: dict[str, Any]) -> None:
         if self.ranks.first:
             self.folder.log(record)
+
+
+def learning_rate(config: TrainingConfig, epoch: int, step: int, steps: int) -> float:
+    """Of one step of an epoch of `steps` steps."""
+    done = epoch * steps + step
+    rising = min(1.0, (done + 1) / config.warm_up) if config.warm_up else 1.0
+    if config.schedule == "cosine":
+        return rising * config.learning_rate * 0.5 * (1 + math.cos(math.pi * done / (config.epochs * steps)))
+    return rising * config.learning_rate * config.decay**epoch
 
 
 def summary(measures: Tensor) -> dict[str, Any]:

@@ -1,0 +1,133 @@
+"""Pairs of photos that verifiably show the same view, found among photos that are labelled by place."""
+
+import csv
+import dataclasses
+import io
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from superfeat.datasets.training_set import TrainingSet
+from superfeat.errors import ConfigError, ImageError
+from superfeat.geometry.keypoints import KEYPOINTS, Keypoints, find_keypoints
+from superfeat.geometry.verify import agreement_between
+from superfeat.images import Photo, Skipped, read_image
+from superfeat.store import write_file
+from superfeat.threads import in_order
+
+Vectors = Callable[[Sequence[Photo]], Float32[np.ndarray, "photos dim"]]  # one unit vector per photo
+
+
+@dataclasses.dataclass(frozen=True)
+class PairRules:
+    """What makes a pair of photos verified, and which pairs are looked at."""
+
+    inliers: int = 20
+    spread: float = 0.04  # share of each photo that the inliers' hull covers: a watermark's is less
+    max_side: int = 640
+    keypoints: int = KEYPOINTS
+    exhaustive: int = 200  # a thing with at most so many photos has all its pairs looked at
+    neighbours: int = 30  # of a larger one, each photo with so many that a network finds nearest
+
+    def __post_init__(self) -> None:
+        for name, least in (("inliers", 8), ("max_side", 64), ("keypoints", 16), ("exhaustive", 0), ("neighbours", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"setting 'pairs.{name}' is {getattr(self, name)}; it must be {least} or more")
+        if not 0 <= self.spread < 1:
+            raise ConfigError(f"setting 'pairs.spread' is {self.spread}; it must be at least 0 and below 1")
+
+
+class VerifiedPair(NamedTuple):
+    """Two photos by their numbers in the training set, and how many matches agree."""
+
+    a: int
+    b: int
+    inliers: int
+
+
+class ThingPairs(NamedTuple):
+    """What was found among the photos of one thing."""
+
+    thing: int
+    photos: int
+    looked_at: int
+    pairs: list[VerifiedPair]
+    skipped: list[Skipped]
+
+
+def pairs_from_labels(
+    training_set: TrainingSet,
+    rules: PairRules = PairRules(),  # noqa: B008 - frozen
+    *,
+    vectors: Vectors | None = None,
+    workers: int = 1,
+) -> Iterator[ThingPairs]:
+    """The verified pairs of each thing with two photos or more, thing by thing.
+
+    `vectors` is asked only for things with more than `rules.exhaustive` photos; without it those are looked at whole.
+    """
+    for thing in np.unique(training_set.things):
+        numbers = np.flatnonzero(training_set.things == thing)
+        if len(numbers) > 1:
+            yield _pairs_of_thing(training_set.photos, int(thing), numbers, rules, vectors, workers)
+
+
+def _pairs_of_thing(
+    photos: Sequence[Photo],
+    thing: int,
+    numbers: Int64[np.ndarray, " photos"],
+    rules: PairRules,
+    vectors: Vectors | None,
+    workers: int,
+) -> ThingPairs:
+    skipped: list[Skipped] = []
+    found: dict[int, Keypoints] = {}
+
+    def describe(number: int) -> Keypoints | Skipped:
+        try:
+            pixels = read_image(photos[number].path, max_side=rules.max_side, box=photos[number].box)
+        except ImageError as error:
+            return Skipped(photos[number].name, str(error))
+        return find_keypoints(pixels, rules.keypoints)
+
+    own = numbers.tolist()
+    for number, outcome in zip(own, in_order(describe, own, workers), strict=True):
+        if isinstance(outcome, Skipped):
+            skipped.append(outcome)
+        else:
+            found[number] = outcome
+    candidates = _candidates(photos, list(found), rules, vectors)
+    agreements = in_order(lambda pair: agreement_between(found[pair[0]], found[pair[1]]), candidates, workers)
+    pairs = [
+        VerifiedPair(a, b, agreement.inliers)
+        for (a, b), agreement in zip(candidates, agreements, strict=True)
+        if agreement.holds(rules.inliers, rules.spread)
+    ]
+    return ThingPairs(thing, len(numbers), len(candidates), pairs, skipped)
+
+
+def _candidates(
+    photos: Sequence[Photo], numbers: list[int], rules: PairRules, vectors: Vectors | None
+) -> list[tuple[int, int]]:
+    """Which pairs are worth looking at: all, or in a large thing the nearest of each photo."""
+    if vectors is None or len(numbers) <= rules.exhaustive:
+        return list(itertools.combinations(numbers, 2))
+    described = vectors([photos[number] for number in numbers])
+    similarity = described @ described.T
+    np.fill_diagonal(similarity, -np.inf)
+    nearest = np.argsort(-similarity, axis=1, kind="stable")[:, : rules.neighbours]
+    rows = {(min(a, b), max(a, b)) for a, near in enumerate(nearest.tolist()) for b in near}
+    return [(numbers[a], numbers[b]) for a, b in sorted(rows)]
+
+
+def write_pairs(path: Path, photos: Sequence[Photo], pairs: Sequence[VerifiedPair]) -> None:
+    """A CSV file with the columns query, positive and inliers, as `superfeat train --pairs` reads it."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(("query", "positive", "inliers"))
+    table.writerows((photos[pair.a].name, photos[pair.b].name, pair.inliers) for pair in pairs)
+    write_file(path, text.getvalue().encode())

@@ -1,0 +1,74 @@
+"""Geometric verification: matches of keypoints that agree on one homography."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+
+from superfeat.geometry.keypoints import Keypoints, opencv
+
+RATIO = 0.85  # Lowe's: the nearest must be this much nearer than the second
+TOLERANCE = 4.0  # pixels that an inlier may be off
+ROUNDS = 1000
+LEAST_MATCHES = 8  # fewer cannot become a verified pair, whatever they agree on
+
+
+class Agreement(NamedTuple):
+    """How many matches agree on one homography, and which share of each photo their convex hull covers."""
+
+    inliers: int
+    covered: tuple[float, float]
+
+    def holds(self, inliers: int, spread: float) -> bool:
+        """Whether there are enough inliers, spread over enough of both photos."""
+        return self.inliers >= inliers and min(self.covered) >= spread
+
+
+NOTHING = Agreement(0, (0.0, 0.0))
+
+
+def agreement_between(a: Keypoints, b: Keypoints) -> Agreement:
+    """Matches the keypoints of two photos and counts those that one homography explains (MAGSAC++)."""
+    matches = match_keypoints(a.vectors, b.vectors)
+    if len(matches) < LEAST_MATCHES:
+        return NOTHING
+    from_a, to_b = a.places[matches[:, 0]], b.places[matches[:, 1]]
+    cv2 = opencv()
+    transform, mask = cv2.findHomography(from_a, to_b, cv2.USAC_MAGSAC, TOLERANCE, maxIters=ROUNDS, confidence=0.999)
+    if transform is None or mask is None:
+        return NOTHING
+    inliers: Bool[np.ndarray, " matches"] = mask.ravel().astype(bool)
+    # Matches that share a place (a repeated pattern onto one point) count once.
+    distinct = min(len(np.unique(np.rint(side[inliers]), axis=0)) for side in (from_a, to_b))
+    return Agreement(distinct, (_covered(from_a[inliers], a.size), _covered(to_b[inliers], b.size)))
+
+
+def match_keypoints(a: Float32[np.ndarray, "n dim"], b: Float32[np.ndarray, "m dim"]) -> Int64[np.ndarray, "matches 2"]:
+    """Reciprocal nearest unit vectors that pass the ratio test in both directions, as rows (of a, of b)."""
+    if len(a) < 2 or len(b) < 2:
+        return np.empty((0, 2), np.int64)
+    products = a @ b.T
+    forth, forth_good = _nearest(products)
+    back, back_good = _nearest(products.T)
+    own = np.arange(len(a))
+    good = forth_good & (back[forth] == own) & back_good[forth]
+    return np.stack((own[good], forth[good]), axis=1)
+
+
+def _nearest(products: Float32[np.ndarray, "n m"]) -> tuple[Int64[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+    """The nearest of each row, and whether it is far enough from the second."""
+    first = products.argmax(axis=1)
+    rows = np.arange(len(products))
+    best = products[rows, first]
+    rest = products.copy()
+    rest[rows, first] = -1.0
+    second = rest.max(axis=1)
+    # Squared distances of unit vectors are 2 - 2 x product.
+    return first, (1 - best) <= RATIO**2 * (1 - second)
+
+
+def _covered(places: Float32[np.ndarray, "n 2"], size: tuple[int, int]) -> float:
+    if len(places) < 3:
+        return 0.0
+    cv2 = opencv()
+    return float(cv2.contourArea(cv2.convexHull(places)) / (size[0] * size[1]))
