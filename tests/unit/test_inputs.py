@@ -17,7 +17,7 @@ from fixtures_recipe import absolute_error, noise
 from superfeat.errors import DatasetError, StoreError
 from superfeat.images import Photo, list_photos, normalise, read_image
 from superfeat.nets.trunk import Normalisation
-from superfeat.training.inputs import MapInputs, PhotoInputs, store_maps
+from superfeat.training.inputs import Look, MapInputs, PhotoInputs, store_maps
 from superfeat.weights import Network
 
 HALF = 2.0**-11  # relative rounding of a 16-bit float
@@ -47,7 +47,7 @@ def test_a_photo_is_read_and_normalised(photos: list[Photo], inputs: PhotoInputs
 
 def test_flipped_left_to_right(photos: list[Photo], inputs: PhotoInputs) -> None:
     for number in range(len(photos)):
-        plain, flipped = inputs(number), inputs(number, flip=True)
+        plain, flipped = inputs(number), inputs(number, Look(flip=True))
         assert torch.equal(flipped, plain.flip(-1))
         assert not torch.equal(flipped, plain)
         assert flipped.is_contiguous()
@@ -144,9 +144,9 @@ def test_a_map_is_flipped_and_does_not_remember(tmp_path: Path, trunk: Counting,
         pass
     maps = MapInputs(tmp_path / "maps")
     plain = maps(2).clone()
-    assert torch.equal(maps(2, flip=True), plain.flip(-1))
+    assert torch.equal(maps(2, Look(flip=True)), plain.flip(-1))
     maps(2).zero_()
-    maps(2, flip=True).zero_()
+    maps(2, Look(flip=True)).zero_()
     assert torch.equal(maps(2), plain)
 
 

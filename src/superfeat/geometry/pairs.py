@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import ConfigError, ImageError
-from superfeat.geometry.keypoints import KEYPOINTS, Keypoints, find_keypoints
-from superfeat.geometry.verify import agreement_between
+from superfeat.geometry.keypoints import KEYPOINTS, Keypoints, Kind, find_keypoints
+from superfeat.geometry.verify import LEAST_MATCHES, agreement_between
 from superfeat.images import Photo, Skipped, read_image
 from superfeat.store import write_file
 from superfeat.threads import in_order
 
+# Of 1600 pairs of strangers (a bridge, a town hall) one in 800 has 20 inliers by XFeat and none has 25.
+LEAST_INLIERS: dict[Kind, int] = {"sift": 20, "xfeat": 25}
 Vectors = Callable[[Sequence[Photo]], Float32[np.ndarray, "photos dim"]]  # one unit vector per photo
 
 
@@ -26,7 +28,8 @@ Vectors = Callable[[Sequence[Photo]], Float32[np.ndarray, "photos dim"]]  # one 
 class PairRules:
     """What makes a pair of photos verified, and which pairs are looked at."""
 
-    inliers: int = 20
+    kind: Kind = "sift"
+    inliers: int | None = None  # None: what strangers hardly ever reach with this kind, LEAST_INLIERS
     spread: float = 0.04  # share of each photo that the inliers' hull covers: a watermark's is less
     max_side: int = 640
     keypoints: int = KEYPOINTS
@@ -34,9 +37,13 @@ class PairRules:
     neighbours: int = 30  # of a larger one, each photo with so many that a network finds nearest
 
     def __post_init__(self) -> None:
-        for name, least in (("inliers", 8), ("max_side", 64), ("keypoints", 16), ("exhaustive", 0), ("neighbours", 1)):
+        for name, least in (("max_side", 64), ("keypoints", 16), ("exhaustive", 0), ("neighbours", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"setting 'pairs.{name}' is {getattr(self, name)}; it must be {least} or more")
+        if self.inliers is not None and self.inliers < LEAST_MATCHES:
+            raise ConfigError(f"setting 'pairs.inliers' is {self.inliers}; it must be {LEAST_MATCHES} or more")
+        if self.kind not in LEAST_INLIERS:
+            raise ConfigError(f"setting 'pairs.kind' is {self.kind!r}; it must be {' or '.join(LEAST_INLIERS)}")
         if not 0 <= self.spread < 1:
             raise ConfigError(f"setting 'pairs.spread' is {self.spread}; it must be at least 0 and below 1")
 
@@ -52,7 +59,7 @@ class VerifiedPair(NamedTuple):
 class ThingPairs(NamedTuple):
     """What was found among the photos of one thing."""
 
-    thing: int
+    name: str  # of its first photo
     photos: int
     looked_at: int
     pairs: list[VerifiedPair]
@@ -73,13 +80,12 @@ def pairs_from_labels(
     for thing in np.unique(training_set.things):
         numbers = np.flatnonzero(training_set.things == thing)
         if len(numbers) > 1:
-            yield _pairs_of_thing(training_set.photos, int(thing), numbers, rules, vectors, workers)
+            yield _pairs_of_thing(training_set.photos, numbers.tolist(), rules, vectors, workers)
 
 
 def _pairs_of_thing(
     photos: Sequence[Photo],
-    thing: int,
-    numbers: Int64[np.ndarray, " photos"],
+    own: list[int],
     rules: PairRules,
     vectors: Vectors | None,
     workers: int,
@@ -92,9 +98,8 @@ def _pairs_of_thing(
             pixels = read_image(photos[number].path, max_side=rules.max_side, box=photos[number].box)
         except ImageError as error:
             return Skipped(photos[number].name, str(error))
-        return find_keypoints(pixels, rules.keypoints)
+        return find_keypoints(pixels, rules.kind, rules.keypoints)
 
-    own = numbers.tolist()
     for number, outcome in zip(own, in_order(describe, own, workers), strict=True):
         if isinstance(outcome, Skipped):
             skipped.append(outcome)
@@ -105,9 +110,9 @@ def _pairs_of_thing(
     pairs = [
         VerifiedPair(a, b, agreement.inliers)
         for (a, b), agreement in zip(candidates, agreements, strict=True)
-        if agreement.holds(rules.inliers, rules.spread)
+        if agreement.holds(rules.inliers or LEAST_INLIERS[rules.kind], rules.spread)
     ]
-    return ThingPairs(thing, len(numbers), len(candidates), pairs, skipped)
+    return ThingPairs(photos[own[0]].name, len(own), len(candidates), pairs, skipped)
 
 
 def _candidates(

@@ -8,8 +8,10 @@ from jaxtyping import Bool, Float32, Int64
 from superfeat.geometry.keypoints import Keypoints, opencv
 
 RATIO = 0.85  # Lowe's: the nearest must be this much nearer than the second
+LEAST_ALIKE = 0.82  # product of two XFeat vectors that may be the same point
 TOLERANCE = 4.0  # pixels that an inlier may be off
-ROUNDS = 1000
+ROUNDS = 400
+CONFIDENCE = 0.99
 LEAST_MATCHES = 8  # fewer cannot become a verified pair, whatever they agree on
 
 
@@ -29,12 +31,14 @@ NOTHING = Agreement(0, (0.0, 0.0))
 
 def agreement_between(a: Keypoints, b: Keypoints) -> Agreement:
     """Matches the keypoints of two photos and counts those that one homography explains (MAGSAC++)."""
-    matches = match_keypoints(a.vectors, b.vectors)
+    matches = match_keypoints(a, b)
     if len(matches) < LEAST_MATCHES:
         return NOTHING
     from_a, to_b = a.places[matches[:, 0]], b.places[matches[:, 1]]
     cv2 = opencv()
-    transform, mask = cv2.findHomography(from_a, to_b, cv2.USAC_MAGSAC, TOLERANCE, maxIters=ROUNDS, confidence=0.999)
+    transform, mask = cv2.findHomography(
+        from_a, to_b, cv2.USAC_MAGSAC, TOLERANCE, maxIters=ROUNDS, confidence=CONFIDENCE
+    )
     if transform is None or mask is None:
         return NOTHING
     inliers: Bool[np.ndarray, " matches"] = mask.ravel().astype(bool)
@@ -43,28 +47,28 @@ def agreement_between(a: Keypoints, b: Keypoints) -> Agreement:
     return Agreement(distinct, (_covered(from_a[inliers], a.size), _covered(to_b[inliers], b.size)))
 
 
-def match_keypoints(a: Float32[np.ndarray, "n dim"], b: Float32[np.ndarray, "m dim"]) -> Int64[np.ndarray, "matches 2"]:
-    """Reciprocal nearest unit vectors that pass the ratio test in both directions, as rows (of a, of b)."""
-    if len(a) < 2 or len(b) < 2:
+def match_keypoints(a: Keypoints, b: Keypoints) -> Int64[np.ndarray, "matches 2"]:
+    """Reciprocal nearest keypoints, as rows (of a, of b): SIFT's by the ratio test, XFeat's by how alike they are."""
+    if min(len(a.vectors), len(b.vectors)) < 2:
         return np.empty((0, 2), np.int64)
-    products = a @ b.T
-    forth, forth_good = _nearest(products)
-    back, back_good = _nearest(products.T)
-    own = np.arange(len(a))
-    good = forth_good & (back[forth] == own) & back_good[forth]
+    products = a.vectors @ b.vectors.T
+    forth, back = products.argmax(axis=1), products.argmax(axis=0)
+    own = np.arange(len(products))
+    good = back[forth] == own
+    if a.kind == "xfeat":
+        good &= products[own, forth] >= LEAST_ALIKE
+    else:
+        good &= _distinct(products, forth) & _distinct(products.T, back)[forth]
     return np.stack((own[good], forth[good]), axis=1)
 
 
-def _nearest(products: Float32[np.ndarray, "n m"]) -> tuple[Int64[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-    """The nearest of each row, and whether it is far enough from the second."""
-    first = products.argmax(axis=1)
+def _distinct(products: Float32[np.ndarray, "n m"], nearest: Int64[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+    """Whether the nearest of each row is enough nearer than the second; distances^2 are 2 - 2 x product."""
     rows = np.arange(len(products))
-    best = products[rows, first]
     rest = products.copy()
-    rest[rows, first] = -1.0
-    second = rest.max(axis=1)
-    # Squared distances of unit vectors are 2 - 2 x product.
-    return first, (1 - best) <= RATIO**2 * (1 - second)
+    rest[rows, nearest] = -1.0
+    distinct: np.ndarray = 1 - products[rows, nearest] <= RATIO**2 * (1 - rest.max(axis=1))
+    return distinct
 
 
 def _covered(places: Float32[np.ndarray, "n 2"], size: tuple[int, int]) -> float:
