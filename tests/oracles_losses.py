@@ -114,6 +114,41 @@ def decorrelation(maps: Numbers) -> float:
     return total / (len(flat) * (len(flat) - 1)) if len(flat) > 1 else 0.0
 
 
+# --- a step whose pairs are each other's negatives --------------------------------------------------------------------
+
+
+def step_tuples(things: Sequence[int]) -> list[tuple[int, int, list[int]]]:
+    """Each image is a query in turn, the other of its pair (2i, 2i + 1) the positive, all of other things negatives."""
+    found = []
+    for query, own in enumerate(things):
+        positive = query + 1 if query % 2 == 0 else query - 1
+        found.append((query, positive, [other for other, thing in enumerate(things) if thing != own]))
+    return found
+
+
+def step_superfeature_losses(
+    images: Numbers, things: Sequence[int], rules: tuple[str, float, bool, bool], margin: float, hinge: str
+) -> list[float]:
+    """Of each pair of the step, without its weight; the two directions count half each."""
+    totals = [0.0] * (len(things) // 2)
+    for query, positive, others in step_tuples(things):
+        pairs = match(distances(images[positive], images[query]), *rules)
+        negatives = [images[other] for other in others]
+        totals[query // 2] += superfeature_loss(pairs, images[query], images[positive], negatives, margin, hinge) / 2
+    return totals
+
+
+def step_pooled_losses(vectors: Numbers, things: Sequence[int], margin: float, hinge: str) -> list[float]:
+    """The same for eq. 2."""
+    totals = [0.0] * (len(things) // 2)
+    for query, positive, others in step_tuples(things):
+        negatives = [vectors[other].tolist() for other in others]
+        totals[query // 2] += (
+            contrastive(vectors[query].tolist(), vectors[positive].tolist(), negatives, margin, hinge) / 2
+        )
+    return totals
+
+
 # --- mining (METHOD 5) ------------------------------------------------------------------------------------------------
 
 
@@ -127,3 +162,26 @@ def hardest_negatives(query: Numbers, own: int, pool: Numbers, things: Sequence[
         if len(chosen) == count:
             return chosen
     return None
+
+
+def group_alike(vectors: Numbers, things: Sequence[int], size: int) -> list[int]:
+    """One group after the other: the first pair that is left, then the nearest of things that the group has not, then,
+    where no other thing is left, the nearest."""
+    left = list(range(len(things)))
+    order: list[int] = []
+    while left:
+        begin = left[0]
+        similarity = {
+            other: sum(float(x) * float(y) for x, y in zip(vectors[begin], vectors[other], strict=True))
+            for other in left
+        }
+        near = sorted(left[1:], key=lambda other: (-similarity[other], other))
+        group = [begin]
+        for repeats in (False, True):
+            for other in near:
+                known = things[other] in [things[one] for one in group]
+                if len(group) < size and other not in group and known == repeats:
+                    group.append(other)
+        order += group
+        left = [other for other in left if other not in group]
+    return order

@@ -322,7 +322,7 @@ def scale_shares(features: Iterable[Features], scales: Sequence[float], count: i
 
 def every_feature(config: ExtractConfig) -> ExtractConfig:
     """The same settings without a limit on the features of an image."""
-    return dataclasses.replace(config, features_per_image=EVERY_FEATURE)
+    return dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None)
 
 
 def words_by_features(

@@ -88,6 +88,7 @@ class ExtractConfig:
     """From a photo to its features. Everything that changes the result is here, and nothing that does not."""
 
     features_per_image: int = 1000
+    features_per_scale: int | None = None  # the strongest so many of each scale; None: strongest over all scales alone
     max_side: int = 1024  # longest side in pixels; photos are never enlarged to it
     scales: tuple[float, ...] = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
     upright: bool = True  # turn by the EXIF tag; benchmarks read images as stored
@@ -96,6 +97,8 @@ class ExtractConfig:
 
     def __post_init__(self) -> None:
         _require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
+        each = self.features_per_scale
+        _require(each is None or each >= 1, "extract.features_per_scale", each, "1 or more")
         _require(self.max_side >= 16, "extract.max_side", self.max_side, "16 or more")
         good = len(self.scales) > 0 and all(0 < scale <= 8 for scale in self.scales)
         _require(good, "extract.scales", self.scales, "one or more numbers above 0 and up to 8")
@@ -207,6 +210,8 @@ class TrainingConfig:
             self.least_side,
             "left out where maps are stored",
         )
+        alone = self.negatives_from == "step" and self.tuples_per_step == 1
+        _require(not alone, "training.tuples_per_step", 1, "2 or more where negatives are those of the step")
         _require(0 <= self.average < 1, "training.average", self.average, "0 or more, and below 1")
         _require(self.trunk_rate > 0, "training.trunk_rate", self.trunk_rate, "above 0; training.frozen_stages freezes")
         for name in ("learning_rate", "template_scale"):
@@ -325,6 +330,8 @@ class Recipe:
                 )
             _require(self.training.parts == "all", "training.parts", self.training.parts, "'all' for HOW")
             _require(not self.pretraining.first, "pretraining.first", True, "false for HOW, which has no LIT")
+        made = self.data.synthetic_views
+        _require(not made or self.training.parts == "all", "data.synthetic_views", made, "0 where maps are stored")
         if self.network.whitened_dim is None:
             raise ConfigError("training needs a whitening: give network.whitened_dim, for example 128")
 

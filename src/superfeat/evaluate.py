@@ -6,13 +6,10 @@ A run is a folder. Whatever stage it was stopped in, the same call goes on with 
 import contextlib
 import dataclasses
 import hashlib
-import io
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
 
 from superfeat.codebook import Codebook, Round
 from superfeat.config import EvaluateConfig, as_dict
@@ -20,7 +17,8 @@ from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import listed, missing_photos
 from superfeat.errors import DatasetError, StoreError
 from superfeat.evaluation.card import in_words, make_card
-from superfeat.evaluation.judge import KEPT, Answer, judge
+from superfeat.evaluation.judge import Answer, judge, shortened
+from superfeat.evaluation.rankings import RankingsWriter
 from superfeat.evaluation.stages import (
     Names,
     Step,
@@ -43,7 +41,6 @@ from superfeat.store import (
     explained,
     read_json,
     write_file,
-    write_folder,
     write_json,
     writer_lock,
 )
@@ -99,7 +96,7 @@ def evaluate(
         test, answered = _answered(test, answers)
         card = as_json(make_card(network, test, distractors, missing, config, words, index, run.seconds))
         scores = as_json(judge(test, answered, distractors))
-        run.finish(card, scores, answered)
+        run.finish(card, scores)
     yield Evaluated(card, scores)
 
 
@@ -202,36 +199,25 @@ class _Run:
         config: EvaluateConfig,
     ) -> Steps[list[Answer | None]]:  # fmt: skip
         found: list[Answer | None] = []
-        with self.timed("search"):
+        images = len(names.database) + len(distractors)
+        with self.timed("search"), RankingsWriter(self.path / "rankings", len(test.queries), images) as rankings:
             if config.method == "pooled":
                 more = FeatureStore(self.path / "pooled-distractors") if distractors else None
                 answers = search_pooled(store, names, more, test, distractors)
             else:
                 answers = search_index(self.path / "index", store, names, test, distractors, self.workers)
             for answer in answers:
-                found.append(answer)
+                if answer is not None:
+                    rankings.add(answer)
+                found.append(None if answer is None else shortened(answer))
                 yield Step("search", len(found), len(test.queries))
         return found
 
-    def finish(self, card: Mapping[str, Any], scores: Mapping[str, Any], answers: Sequence[Answer]) -> None:
+    def finish(self, card: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
         """Writes what came out; scores.json is the last, so that a run that has it is whole."""
-        width = max((len(one.numbers) for one in answers), default=0)
-        numbers = np.full((len(answers), min(width, KEPT)), -1, "<i8")
-        values = np.zeros(numbers.shape, "<f8")
-        for row, one in enumerate(answers):
-            numbers[row, : len(one.numbers)] = one.numbers
-            values[row, : len(one.scores)] = one.scores
-        files = {"numbers.npy": _npy(numbers), "scores.npy": _npy(values)}
-        write_folder(self.path / "rankings", files, overwrite=True)
         write_json(self.path / "card.json", card)
         write_file(self.path / "card.txt", ("\n".join(in_words(card)) + "\n").encode())
         write_json(self.path / "scores.json", scores)
-
-
-def _npy(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
 
 
 def _facts(
@@ -292,7 +278,8 @@ def _require_fitting(store: FeatureStore, network: Network, config: EvaluateConf
         raise StoreError(f"{store.path} was made by another network ({str(made_by)[:12]}); extract its features anew")
     wanted: dict[str, Any] = {"extract": as_json(as_dict(config.extract))}
     if config.method == "pooled":
-        wanted["extract"].pop("features_per_image"), wanted["extract"].pop("attention")
+        for name in ("features_per_image", "features_per_scale", "attention"):
+            wanted["extract"].pop(name)
         wanted["pooled"] = True
     if different := differences(store.manifest, wanted):
         raise StoreError(f"{store.path} was made with other settings ({different}); extract its features anew")

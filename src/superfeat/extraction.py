@@ -12,14 +12,14 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, UInt8
+from jaxtyping import Float, Float32, Int64, UInt8
 from torch import Tensor, nn
 
 from superfeat.config import ExtractConfig, as_dict
@@ -108,7 +108,7 @@ def pool_to(
     device: str = "cpu",
 ) -> Iterator[Features | Skipped]:  # fmt: skip
     """The same with one feature per image: its global vector (eq. 1), pooled over all features of all scales."""
-    every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, attention="none")
+    every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None, attention="none")
     yield from _extract_to(path, network, photos, every, {"pooled": True}, pool_features, workers, device)
 
 
@@ -302,6 +302,24 @@ def find_regions(local: Local) -> Float[Tensor, "n 4"]:
     return torch.cat((centroids, (variances.clamp(min=0) + within).sqrt()), dim=1)
 
 
+def strongest(
+    strengths: Float32[np.ndarray, "n"], counts: Sequence[int], config: ExtractConfig
+) -> Int64[np.ndarray, "kept"]:
+    """Which features are kept, strongest first: of each scale (`counts` features each, in turn), then over all.
+
+    A scale's strengths are its own: they grow as the scale shrinks, so that coarse scales fill a choice over all.
+    """
+    order = np.argsort(-strengths, kind="stable")
+    if config.features_per_scale is not None:
+        scale = np.repeat(np.arange(len(counts)), counts)[order]
+        within = np.empty(len(order), np.int64)  # place among its scale's
+        for number in range(len(counts)):
+            own = scale == number
+            within[own] = np.arange(own.sum())
+        order = order[within < config.features_per_scale]
+    return order[: config.features_per_image]
+
+
 def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "height width"]:
     """The map of one feature; one that is a place attends to that place alone."""
     if part.maps is not None:
@@ -312,13 +330,13 @@ def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "hei
 
 
 def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfig) -> Features:
-    """The strongest features over all scales, strongest first; equal ones in the order of scale and ID."""
+    """The features that are kept, strongest first; equal ones in the order of scale and ID."""
     parts = [part.result() for part in pending.parts]
     strengths = np.concatenate([part.strengths for part in parts]) if parts else np.empty(0, np.float32)
     if network.config.method == "how" and len(strengths):
         strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)
-    chosen = np.argsort(-strengths, kind="stable")[: config.features_per_image]
     counts = [len(part.strengths) for part in parts]
+    chosen = strongest(strengths, counts, config)
     ids = np.concatenate([np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, np.int32)])
     scales = np.repeat(np.asarray(pending.scales, np.float32), counts)
     vectors = np.concatenate([part.vectors for part in parts] or [np.empty((0, network.dim), np.float32)])

@@ -39,6 +39,7 @@ from fixtures_evaluate import (
 )
 from oracles_datasets import average_precision
 from superfeat.cli import main
+from superfeat.config import ExtractConfig
 from superfeat.errors import MissingExtraError
 from superfeat.evaluate import open_run
 from superfeat.feature_store import FeatureStore, FeatureWriter
@@ -173,7 +174,7 @@ def test_the_card_of_a_published_set(data: Path, once: dict[str, Any]) -> None:
     assert (card["network"]["ratio_test"], card["network"]["hinge"]) == ("lowe", "released")
     assert card["extract"] == {
         "features_per_image": 14, "max_side": 40, "scales": [1.0, 0.5], "upright": False, "draft": False,
-        "attention": "none",
+        "attention": "none", "features_per_scale": None,
     }  # fmt: skip
     assert (card["codebook"]["words"], card["codebook"]["images"], card["codebook"]["settings"]["seed"]) == (8, 8, 0)
     assert card["asmk"]["search"]["assignments"] == 3
@@ -352,6 +353,18 @@ def test_a_codebook_that_is_made(data: Path, once: dict[str, Any], tmp_path: Pat
     found = json.loads(result.stdout)
     assert found["grades"] == once["grades"]
     assert found["card"]["codebook"]["digest"] == once["card"]["codebook"]["digest"]
+
+
+def test_a_network_brings_its_codebook(data: Path, once: dict[str, Any], tmp_path: Path) -> None:
+    """Nothing but the set is named: the words are those beside the weights, and the profile is the one for users."""
+    shutil.copytree(data / "network", tmp_path / "network")
+    shutil.copytree(data / "once" / "index" / "codebook", tmp_path / "network" / "codebook")
+    where = ["evaluate", "roxford5k", "--images", data / "ox", "--workers", "1", "--analyses", "0", "--json"]
+    result = run(*where, "-w", tmp_path / "network", "-o", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    card = json.loads(result.stdout)["card"]
+    assert card["codebook"]["digest"] == once["card"]["codebook"]["digest"]
+    assert card["extract"]["max_side"] == ExtractConfig.profile("fast").max_side
 
 
 @pytest.mark.parametrize("where", ["extract_set", "build_index", "search_index", "make_card"])

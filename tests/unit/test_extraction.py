@@ -64,6 +64,22 @@ def test_fewer_features_than_asked_for_are_all_kept(tiny_network: Network, photo
     ]
 
 
+@pytest.mark.parametrize(("each", "most"), [(1, 99), (3, 99), (4, 5), (10**6, 7)])
+def test_the_strongest_of_each_scale(each: int, most: int, tiny_network: Network, photo_folder: Path) -> None:
+    """Against plain loops over all features: the strongest `each` of a scale, then the strongest `most` of those."""
+    scales = (1.0, 0.707, 0.5)
+    (every,) = extract(tiny_network, [photo_folder / "a.png"], ExtractConfig(10**6, scales=scales))
+    kept: list[int] = []
+    for place in range(len(every)):  # strongest first
+        own = [other for other in kept if every.scales[other] == every.scales[place]]
+        if len(own) < each:
+            kept.append(place)
+    config = ExtractConfig(most, each, scales=scales)
+    (found,) = extract(tiny_network, [photo_folder / "a.png"], config)
+    assert found.vectors.tolist() == every.vectors[kept[:most]].tolist()
+    assert found.scales.tolist() == every.scales[kept[:most]].tolist()
+
+
 def test_names(tiny_network: Network, photo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(photo_folder)
     photos: list[str | Path | Photo] = [Path("a.png"), "b.jpg", Photo(photo_folder / "c.png", "my name")]

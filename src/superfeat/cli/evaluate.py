@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from superfeat.cli.analyze import analyze
-from superfeat.cli.completion import complete_weights
-from superfeat.cli.terminal import Follow, json_option, print_result, workers_option
+from superfeat.cli.terminal import DEFAULT_PROFILE, Follow, json_option, print_result, weights_option, workers_option
 from superfeat.config import PROFILES, EvaluateConfig, as_dict, overlay, parse_assignment
 from superfeat.errors import SuperfeatError
 
@@ -31,14 +30,15 @@ DOING = {
 @click.command()
 @click.argument("dataset", required=False)
 @click.option("--images", type=PATH, help="The folder that the benchmark's files are in.")
-@click.option(
-    "--weights", "-w", shell_complete=complete_weights,
-    help="A network: a folder, a released .pth, an .onnx file, or a name.",
-)  # fmt: skip
+@weights_option
 @click.option("--output", "-o", type=PATH, help="Folder of the evaluation; the same command goes on with it.")
-@click.option("--profile", type=click.Choice(list(PROFILES)), default="paper", show_default=True)
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help=f"[default: {DEFAULT_PROFILE} with a codebook that the network brings, else paper]",
+)
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="E.g. extract.max_side=480.")
-@click.option("--codebook", type=PATH, help="A codebook. [default: learned from --codebook-images]")
+@click.option("--codebook", type=PATH, help="A codebook. [default: the one that the network brings]")
 @click.option("--codebook-images", multiple=True, help="Photos of other things (folder, list) to learn words from.")
 @click.option("--features", type=PATH, help="A features folder with the set's images, in place of extracting them.")
 @click.option("--distractors", type=PATH, help="R1M's folder, or any folder of photos that are never right.")
@@ -52,7 +52,7 @@ DOING = {
 @workers_option
 @json_option
 def evaluate(
-    dataset: str | None, images: Path | None, weights: str | None, output: Path | None, profile: str,
+    dataset: str | None, images: Path | None, weights: str, output: Path | None, profile: str | None,
     assignments: tuple[str, ...], codebook: Path | None, codebook_images: tuple[str, ...], features: Path | None,
     distractors: Path | None, allow_missing: bool, analyses: int, compare: tuple[Path, Path] | None, device: str,
     workers: int | None, as_json: bool,
@@ -65,16 +65,19 @@ def evaluate(
     if compare is not None:
         print_result(_compare(*compare), as_json, _compare_report)
         return
-    if dataset is None or output is None or weights is None:
-        raise click.UsageError("give a DATASET, --weights and --output; or --compare A B")
+    if dataset is None or output is None:
+        raise click.UsageError("give a DATASET and --output; or --compare A B")
     from superfeat.datasets.benchmarks import read_benchmark
     from superfeat.evaluate import evaluate as run_evaluation
     from superfeat.extraction import keep_memory
-    from superfeat.weights import load_network
+    from superfeat.weights import carried_codebook, load_network
 
     keep_memory()
     test = read_benchmark(dataset, images)
-    config = _config(profile, assignments, test)
+    if codebook is None and not codebook_images:
+        codebook = carried_codebook(weights)
+        profile = profile or (None if codebook is None else DEFAULT_PROFILE)
+    config = _config(profile or "paper", assignments, test)
     follow = Follow()
     steps = run_evaluation(
         load_network(weights), test, output, config, codebook=_words(codebook, codebook_images, config),
@@ -98,15 +101,16 @@ def _config(profile: str, assignments: Iterable[str], test: "RetrievalSet") -> E
 
 
 def _words(codebook: Path | None, photos: Sequence[str], config: EvaluateConfig) -> "Codebook | Sequence[Photo]":
+    if config.method == "pooled":
+        return ()
     if codebook is not None:
         from superfeat.codebook import Codebook
 
         return Codebook.open(codebook)
-    if config.method == "pooled":
-        return ()
     if not photos:
         raise SuperfeatError(
-            "words must be learned from photos of other things: give --codebook-images, or --codebook, one that is made"
+            "these weights bring no codebook, and words must be learned from photos of other things: give "
+            "--codebook-images, or --codebook, one that is made"
         )
     from superfeat.images import list_photos
 

@@ -129,7 +129,10 @@ def in_words(card: Mapping[str, Any]) -> Iterator[str]:
     yield f"{METHODS.get(network['method'], network['method'])}, weights {network['digest'][:12]}; " + (
         f"trained with ratio test '{network['ratio_test']}' and hinge '{network['hinge']}'."
     )
-    kept = f"at most {extract['features_per_image']} features per image" if card["method"] == "asmk" else "all pooled"
+    kept = f"at most {extract['features_per_image']} features per image"
+    if each := extract.get("features_per_scale"):
+        kept += f" and {each} per scale"
+    kept = kept if card["method"] == "asmk" else "all pooled"
     scales = ", ".join(f"{scale:g}" for scale in extract["scales"])
     yield f"Longest side {extract['max_side']}, {len(extract['scales'])} scales ({scales}), {kept}."
     yield from _asmk_in_words(card)

@@ -12,7 +12,6 @@ from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.images import Photo
 from superfeat.metrics import DEPTHS, GRADES, ns_score, positive_ranks, precision_recall_curve, recall_at, score
 
-KEPT = 1000  # of each ranking
 RECALL_DEPTHS = (1, 10, 100, 1000)
 LEVELS = np.linspace(0, 1, 101)  # of recall, in a curve
 SHOWN = 10  # hits that are named with each query
@@ -32,10 +31,10 @@ class Chain:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a query found: the best numbers and scores, and for each grade the places of its positives."""
+    """What a query found: numbers and scores, best first, and for each grade the places of its positives."""
 
-    numbers: Int64[np.ndarray, "kept"]
-    scores: Float64[np.ndarray, "kept"]
+    numbers: Int64[np.ndarray, "ranked"]
+    scores: Float64[np.ndarray, "ranked"]
     ranks: dict[str, Int64[np.ndarray, "_"]]
     wanted: dict[str, int]
     lowest: list[tuple[int, int]]  # rank and number of the positives that stand lowest
@@ -58,14 +57,19 @@ def lists_of(query: Query, grade: str) -> tuple[tuple[int, ...], tuple[int, ...]
 def answer(
     query: Query, grades: Iterable[str], numbers: Int64[np.ndarray, "ranked"], scores: Float64[np.ndarray, "ranked"]
 ) -> Answer:
-    """Judges a whole ranking and keeps the best of it."""
+    """Judges a whole ranking."""
     ranks, wanted = {}, {}
     for grade in grades:
         ranks[grade], wanted[grade] = positive_ranks(numbers, *lists_of(query, grade))
     judged = numbers[~np.isin(numbers, query.junk)]
     places = np.flatnonzero(np.isin(judged, query.positives))[-MISSED:]
     lowest = [(int(place), int(judged[place])) for place in places[::-1]]
-    return Answer(numbers[:KEPT].copy(), scores[:KEPT].copy(), ranks, wanted, lowest)
+    return Answer(numbers, scores, ranks, wanted, lowest)
+
+
+def shortened(one: Answer) -> Answer:
+    """What is shown of an answer: its whole ranking is on disk, and need not stay in memory."""
+    return dataclasses.replace(one, numbers=one.numbers[:SHOWN].copy(), scores=one.scores[:SHOWN].copy())
 
 
 def judge(test: RetrievalSet, answers: Sequence[Answer], distractors: Sequence[Photo] = ()) -> dict[str, Any]:

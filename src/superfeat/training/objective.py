@@ -113,8 +113,9 @@ def step_loss(
         for query, positive in ((first, first + 1), (first + 1, first)):
             if shared.vectors is not None:
                 described = [shared.vectors[number] for number in (query, positive, *others)]
-                loss, matched = _superfeature_part(described, config, measures)
+                loss, found = _superfeature_part(described, config, measures)
                 parts["superfeature"] = parts.get("superfeature", 0) + loss / 2
+                matched = found / 2 if query == first else matched + found / 2
             if shared.pooled is not None:
                 loss = global_loss(
                     shared.pooled[query],
@@ -196,7 +197,8 @@ def _superfeature_part(
         measures[whose] += len(match(distances, ratio_test=config.ratio_test, ratio=config.ratio).query)
         any_id = match(distances, ratio_test=config.ratio_test, ratio=config.ratio, same_id=False)
         measures[f"{whose}_any_id"] += len(any_id.query)
-    loss = loss_of_pairs(chosen, query, positive, torch.stack(negatives), margin=config.margin, hinge=config.hinge)
+    others = torch.stack(negatives) if negatives else query.new_zeros((0, *query.shape))
+    loss = loss_of_pairs(chosen, query, positive, others, margin=config.margin, hinge=config.hinge)
     matched = torch.zeros(len(query), dtype=torch.float64)
     matched[chosen.query.cpu()] = 1
     return config.superfeature * loss, matched

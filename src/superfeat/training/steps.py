@@ -124,7 +124,8 @@ class Stepper:
             return describe_one(self.describe, image.to(self.device), self.losses)
 
         images = dict(zip(own, self.run(forth, own), strict=True))
-        shared = self._exchange(images, len(numbers))
+        like = next(iter(images.values())) if images else forth(0)  # a rank without images needs the shapes too
+        shared = self._exchange(images, like.shared, len(numbers))
         loss, measures = step_loss(shared, np.repeat(things, 2), self.losses)
         directions = dict(zip(shared.parts(), torch.autograd.grad(loss, shared.parts()), strict=True))
 
@@ -148,12 +149,10 @@ class Stepper:
                 sum_ += part
         return StepGradient(total, measures, float(reading.sum()))
 
-    def _exchange(self, images: dict[int, OneImage], count: int) -> Shared:
+    def _exchange(self, images: dict[int, OneImage], like: Shared, count: int) -> Shared:
         """Every image's part of `Shared`, as leaves: other ranks' images too."""
-        first = next(iter(images.values())).shared if images else None
-        assert first is not None, "a rank without images has nothing to tell the shapes by"
         leaves: list[Tensor | None] = []
-        for place, part in enumerate(first):
+        for place, part in enumerate(like):
             if part is None:
                 leaves.append(None)
                 continue

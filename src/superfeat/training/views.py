@@ -56,14 +56,23 @@ def _quadrilateral(random: np.random.Generator) -> Float64[np.ndarray, "4 2"]:
     side = random.uniform(LEAST_CROP, MOST_CROP)
     part = (_rectangle(1.0, 1.0) - 0.5) * side
     tilt = random.uniform(0, MOST_TILT) ** 1.5 * MOST_TILT**-0.5
-    part -= part * random.uniform(0, tilt, (4, 2)) * 2
+    tilted = part - part * random.uniform(0, tilt, (4, 2)) * 2
+    while not _is_convex(tilted):  # a corner behind the line of its neighbours is seen from nowhere
+        tilted = part - part * random.uniform(0, tilt, (4, 2)) * 2
     angle = np.deg2rad(np.clip(random.normal(0, MOST_ROLL / 2), -MOST_ROLL, MOST_ROLL))
-    part = part @ np.asarray(((np.cos(angle), np.sin(angle)), (-np.sin(angle), np.cos(angle))))
+    part = tilted @ np.asarray(((np.cos(angle), np.sin(angle)), (-np.sin(angle), np.cos(angle))))
     low, high = part.min(axis=0), part.max(axis=0)
     shrink = min(1.0, float((1 / (high - low)).min()))  # a turned square must fit again
     part, low, high = part * shrink, low * shrink, high * shrink
     placed: np.ndarray = part + -low + random.random(2) * np.maximum(0, 1 - (high - low))
     return placed
+
+
+def _is_convex(corners: Float64[np.ndarray, "4 2"]) -> bool:
+    """Whether all turns of a clockwise way round are to the right."""
+    sides = np.roll(corners, -1, axis=0) - corners
+    following = np.roll(sides, -1, axis=0)
+    return bool((sides[:, 0] * following[:, 1] > sides[:, 1] * following[:, 0]).all())
 
 
 def _rectangle(width: float, height: float) -> Float64[np.ndarray, "4 2"]:

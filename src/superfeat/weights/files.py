@@ -104,6 +104,12 @@ def load_network(source: str | Path) -> Network:
     return _adopt(read_foreign(path), path)
 
 
+def carried_codebook(weights: str | Path) -> Path | None:
+    """The general codebook that a network's folder brings; None if it brings none."""
+    folder = find_weights(weights) / "codebook"
+    return folder if folder.is_dir() else None
+
+
 def find_weights(source: str | Path) -> Path:
     """The file or folder of weights given by a path or by a name."""
     path, name = Path(source), str(source)
