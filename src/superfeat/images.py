@@ -164,7 +164,7 @@ def read_image(
         return np.asarray(pixels)
 
 
-def limit(pixels: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "height width 3"]:
+def limit(pixels: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "h w 3"]:
     """Shrinks pixels to a longest side, as `read_image` does; never enlarges."""
     if max(pixels.shape[:2]) <= side:
         return pixels

@@ -76,6 +76,19 @@ HOW = {
     "network": {"method": "how", "lit": None},
     "losses": {"superfeature": 0.0, "decorrelation": 0.0, "pooled": 1.0},
 }
+# Everything that makes tuples cheaper, at once.
+CHEAPER = {
+    "training": {
+        "negatives_from": "step",
+        "average": 0.9,
+        "least_side": 32,
+        "schedule": "cosine",
+        "warm_up": 3,
+        "trunk_rate": 0.5,
+    },
+    "data": {"synthetic_views": 0.3, "balance": 0.5},
+    "losses": {"pooled": 0.5},
+}
 TIMES = ("seconds", "mining_seconds")
 
 
@@ -128,6 +141,14 @@ def plain(recipe: Recipe, things: Things, tmp_path_factory: pytest.TempPathFacto
     """The same without validation, which is what takes the time."""
     run = tmp_path_factory.mktemp("plain") / "run"
     finish(unvalidated(recipe), things, run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def cheaper(recipe: Recipe, things: Things, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs that are each other's negatives, some of them made of one photo, and weights that are averaged."""
+    run = tmp_path_factory.mktemp("cheaper") / "run"
+    finish(overlay(unvalidated(recipe), CHEAPER), things, run)
     return run
 
 
@@ -548,6 +569,110 @@ def test_a_rank_that_is_late_leaves_the_log_alone(recipe: Recipe, things: Things
     late = Trainer(recipe, things.training, things.validation, RunFolder(run), Ranks(1, 2), 1, "cpu")
     assert list(late.begin(None)) == []
     assert (run / "log.jsonl").read_bytes() == before
+
+
+# -- Cheaper tuples: shared negatives, views, sides, averaged weights
+
+
+@pytest.mark.parametrize("step", [1, STEPS, STEPS + 3])
+def test_cheaper_tuples_survive_a_stop(
+    step: int, recipe: Recipe, things: Things, cheaper: Path, tmp_path: Path
+) -> None:
+    """Within an epoch and between two: the average goes on from where it was."""
+    chosen = overlay(unvalidated(recipe), CHEAPER)
+    stop_after(chosen, things, tmp_path / "run", "step", step)
+    finish(chosen, things, tmp_path / "run", resume=True)
+    assert_same(cheaper, tmp_path / "run")
+
+
+def test_cheaper_tuples_are_the_same_by_any_number_of_workers(
+    recipe: Recipe, things: Things, cheaper: Path, tmp_path: Path
+) -> None:
+    finish(overlay(unvalidated(recipe), CHEAPER), things, tmp_path / "run", workers=2)
+    assert_same(cheaper, tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fire", "how"])
+def test_two_processes_share_their_negatives(
+    method: str, recipe: Recipe, things: Things, recipe_file: Path, tmp_path: Path
+) -> None:
+    """Three pairs a step, whose images two processes share out; the last step has one pair, without any negative."""
+    if method == "how":
+        recipe_file.write_text(RECIPE.replace("lit = { templates = 8, rounds = 2, dim = 16 }", 'method = "how"'))
+    settings = {"negatives_from": '"step"', "tuples_per_step": 3, "queries": 7, "average": 0.9, "least_side": 32}
+    changes = [f"training.{name}={value}" for name, value in settings.items()]
+    changes += ["data.synthetic_views=0.3", "validation.every=0"]
+    finish(read_recipe(recipe_file, changes), things, tmp_path / "one")
+    words = [word for change in changes for word in ("--set", change)]
+    ranks = run_ranks(command(things, recipe_file, tmp_path / "two", *words, "--json"), tmp_path / "out")
+    assert [rank.code for rank in ranks] == [0, 0], ranks
+    assert log(tmp_path / "two") == log(tmp_path / "one")
+    for name in ("last", "best"):
+        assert weights(tmp_path / "two", name) == weights(tmp_path / "one", name)
+
+
+def test_the_log_of_shared_negatives_holds_the_same(recipe: Recipe, cheaper: Path) -> None:
+    steps, epochs = of("step", cheaper), of("epoch", cheaper)
+    rate, total = recipe.training.learning_rate, EPOCHS * STEPS
+    expected = [min(1, (done + 1) / 3) * rate * (1 + math.cos(math.pi * done / total)) / 2 for done in range(total)]
+    assert [step["learning_rate"] for step in steps] == pytest.approx(expected)
+    for record in (*steps, *epochs):
+        total_loss = sum(record[name] for name in ("superfeature", "decorrelation", "pooled"))
+        assert record["loss"] == pytest.approx(total_loss, abs=1e-5)
+        assert record["pooled"] > 0 < record["superfeature"]
+        assert 0 < record["correlation"] < 1
+    for epoch in epochs:
+        assert epoch["tuples"] == 8
+        assert epoch["matches_per_id"]["mean"] == pytest.approx(epoch["matches"], abs=0.01)  # 8 IDs, 8 pairs
+
+
+def test_pairs_are_of_one_thing_or_of_one_photo_and_no_thing_is_twice_in_a_step(
+    recipe: Recipe, things: Things, tmp_path: Path
+) -> None:
+    stop_after(overlay(unvalidated(recipe), CHEAPER), things, tmp_path / "run", "step", 1)
+    pairs = tuples_of(tmp_path / "run")
+    assert pairs.shape == (8, 2)
+    assert (things.training.things[pairs[:, 0]] == things.training.things[pairs[:, 1]]).all()
+    assert sum(query == positive for query, positive in pairs.tolist()) == round(0.3 * 8)
+    shown = things.training.things[pairs[:, 0]].reshape(STEPS, 2).tolist()
+    while shown and len(set(shown[-1])) == 1:
+        shown.pop()  # one thing may be all that is left in the end
+    assert shown
+    assert all(len(set(step)) == 2 for step in shown)
+
+
+def test_the_average_is_stored_and_is_the_network_that_is_kept(cheaper: Path) -> None:
+    kept = parameters_of(cheaper)
+    checkpoint = safetensors.torch.load_file(cheaper / "checkpoint.safetensors")
+    averages = {name.removeprefix("average/"): x for name, x in checkpoint.items() if name.startswith("average/")}
+    assert averages.keys() == {name for name in kept if not fixed(name)}
+    for name, value in kept.items():
+        now = checkpoint[f"network/{name}"]
+        assert torch.equal(value, averages.get(name, now)), name
+    assert any(not torch.equal(kept[name], checkpoint[f"network/{name}"]) for name in averages)
+
+
+def test_no_average_is_stored_where_none_is_asked_for(plain: Path) -> None:
+    checkpoint = safetensors.torch.load_file(plain / "checkpoint.safetensors")
+    assert not any(name.startswith("average/") for name in checkpoint)
+
+
+def test_frozen_stages_stay_to_the_bit(recipe: Recipe, things: Things, tmp_path: Path) -> None:
+    chosen = one_step(recipe, training__frozen_stages=1, network__trunk__stages=2, training__average=0.5)
+    changed, same = changed_parameters(chosen, things, tmp_path)
+    parts = {".".join(name.split(".")[:2]) for name in changed if name.startswith("trunk.")}
+    assert parts == {"trunk.layer2"}
+    kept = {".".join(name.split(".")[:2]) for name in same if not fixed(name)}
+    assert kept == {"trunk.conv1", "trunk.bn1", "trunk.layer1"}
+
+
+def test_a_lone_pair_in_the_last_step_is_learned_from(recipe: Recipe, things: Things, tmp_path: Path) -> None:
+    chosen = one_step(recipe, training__negatives_from="step", training__queries=3)
+    finish(chosen, things, tmp_path / "run")
+    first, last = of("step", tmp_path / "run")
+    assert first["negative_matches_any_id"] > 0 == last["negative_matches_any_id"]
+    assert last["superfeature"] > 0
 
 
 # -- Every setting of the paper's tables

@@ -1,5 +1,7 @@
 """Mining over random pools: it equals plain loops, ties included, and keeps its promises."""
 
+from collections import Counter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,8 +10,18 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import oracles_losses as oracles
+from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError
-from superfeat.training.mining import BLOCK, as_tuples, draw_pool, hardest_negatives, needed_images
+from superfeat.images import Photo
+from superfeat.training.mining import (
+    BLOCK,
+    as_tuples,
+    draw_pool,
+    draw_queries,
+    group_alike,
+    hardest_negatives,
+    needed_images,
+)
 
 MODEST = settings(deadline=None, max_examples=60)
 
@@ -167,3 +179,121 @@ def test_needed_images_are_the_queries_and_the_pool(pairs: list[tuple[int, int]]
         found = needed_images(np.array(pairs), form)
         assert found.dtype == np.int64
         assert found.tolist() == wanted
+
+
+# --- Queries of an epoch ----------------------------------------------------------------------------------------------
+
+
+def training_set(things: list[int], pairs: list[tuple[int, int]] | None = None) -> TrainingSet:
+    photos = tuple(Photo(Path(f"{number}.jpg"), f"{number}.jpg") for number in range(len(things)))
+    return TrainingSet(photos, np.asarray(things), None if pairs is None else np.asarray(pairs).reshape(-1, 2))
+
+
+@MODEST
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=25),
+    st.integers(0, 40),
+    st.floats(0, 1),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.integers(0, 2**16),
+)
+@example([0, 0, 1, 1], 4, 0.5, 0.0, 0)
+@example([0, 1, 2], 8, 1.0, 0.0, 0)
+def test_queries_are_pairs_and_photos_with_themselves(
+    things: list[int], count: int, synthetic: float, balance: float, seed: int
+) -> None:
+    found_in = training_set(things)
+    found = draw_queries(found_in, count, synthetic, balance, np.random.default_rng(seed))
+    assert found.dtype == np.int64
+    assert found.shape[1] == 2
+    made = [query for query, positive in found.tolist() if query == positive]
+    pairs = [query for query, positive in found.tolist() if query != positive]
+    assert len(made) == len(set(made)) == min(round(count * synthetic), len(things))
+    assert len(pairs) == len(set(pairs)) == min(count - len(made), found_in.query_count())
+    assert (found_in.things[found[:, 0]] == found_in.things[found[:, 1]]).all()
+    again = draw_queries(found_in, count, synthetic, balance, np.random.default_rng(seed))
+    assert np.array_equal(found, again)
+
+
+def test_without_views_the_queries_are_the_drawn_pairs() -> None:
+    """To the bit: runs that began before there were views go on as they were."""
+    given_pairs = training_set([0, 0, 0, 1, 1], [(0, 1), (1, 2), (3, 4), (2, 0)])
+    for found_in in (given_pairs, training_set([0, 0, 0, 1, 1])):
+        found = draw_queries(found_in, 3, 0.0, 0.0, np.random.default_rng(7))
+        assert np.array_equal(found, found_in.draw_pairs(3, np.random.default_rng(7)))
+
+
+def test_views_are_spread_over_the_epoch_and_every_photo_is_made_one_of() -> None:
+    found_in, random = training_set([number // 2 for number in range(20)]), np.random.default_rng(0)
+    places: Counter[int] = Counter()
+    photos: Counter[int] = Counter()
+    for _ in range(300):
+        found = draw_queries(found_in, 10, 0.3, 0.0, random)
+        made = np.flatnonzero(found[:, 0] == found[:, 1])
+        places.update(made.tolist())
+        photos.update(found[made, 0].tolist())
+    assert set(places) == set(range(10))
+    assert min(places.values()) > 55  # of 90 on average
+    assert set(photos) == set(range(20))
+    assert min(photos.values()) > 20  # of 45 on average
+
+
+def test_balance_reaches_the_draw() -> None:
+    """One thing with many pairs, one with one: balanced, either is as likely."""
+    found_in = training_set([0] * 20 + [1] * 2, [(0, other) for other in range(1, 20)] + [(20, 21)])
+    rare = {}
+    for balance in (0.0, 1.0):
+        random = np.random.default_rng(1)
+        drawn = [draw_queries(found_in, 1, 0.0, balance, random)[0, 0] for _ in range(400)]
+        rare[balance] = drawn.count(20)
+    assert rare[0.0] < 50 < 150 < rare[1.0] < 250
+
+
+# --- Groups of pairs that are alike -----------------------------------------------------------------------------------
+
+
+class Alike(NamedTuple):
+    vectors: np.ndarray
+    things: np.ndarray
+    size: int
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> Alike:
+    """Small whole numbers, whose products are exact and often equal."""
+    count, dim = draw(st.integers(0, 25)), draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    vectors = rng.integers(-2, 3, (count, dim)).astype(np.float32)
+    return Alike(vectors, rng.integers(0, draw(st.integers(1, 12)), count), draw(st.integers(1, 8)))
+
+
+@MODEST
+@given(alike())
+def test_groups_equal_the_oracle(given_: Alike) -> None:
+    found = group_alike(*given_)
+    assert found.dtype == np.int64
+    assert found.tolist() == oracles.group_alike(given_.vectors, given_.things.tolist(), given_.size)
+    assert np.array_equal(found, group_alike(*given_))
+
+
+@MODEST
+@given(alike())
+def test_groups_keep_their_promises(given_: Alike) -> None:
+    """Every pair once; no thing twice in a group while others are left."""
+    found = group_alike(*given_).tolist()
+    assert sorted(found) == list(range(len(given_.things)))
+    for begin in range(0, len(found), given_.size):
+        group, left = found[begin : begin + given_.size], found[begin:]
+        assert group[0] == min(left), "each group begins with the first that is left"
+        things = given_.things[group].tolist()
+        assert len(set(things)) == min(len(group), len(set(given_.things[left].tolist())))
+
+
+def test_those_that_are_alike_come_together() -> None:
+    """Three clusters, mixed: each group of four is one of them."""
+    rng = np.random.default_rng(0)
+    centres = np.eye(3, 8)
+    number = rng.permutation(np.repeat(np.arange(3), 4))
+    vectors = (centres[number] + 0.05 * rng.standard_normal((12, 8))).astype(np.float32)
+    order = group_alike(vectors, np.arange(12), 4)
+    assert [len(set(number[order[begin : begin + 4]])) for begin in (0, 4, 8)] == [1, 1, 1]

@@ -9,9 +9,12 @@ import pytest
 
 from superfeat.config import (
     PROFILES,
+    DataConfig,
     ExtractConfig,
     LitConfig,
     NetworkConfig,
+    Recipe,
+    TrainingConfig,
     TrunkConfig,
     as_dict,
     overlay,
@@ -153,6 +156,78 @@ def test_impossible_networks(changes: dict[str, Any], message: str) -> None:
     assert message in str(error.value)
 
 
+def test_the_cheaper_tuples_are_off_unless_asked_for() -> None:
+    """What the paper does not have changes nothing by itself."""
+    training, data = TrainingConfig(), DataConfig()
+    assert (training.negatives_from, training.schedule, training.warm_up) == ("pool", "decay", 0)
+    assert (training.trunk_rate, training.average, training.least_side, training.frozen_stages) == (1.0, 0.0, None, 0)
+    assert (data.synthetic_views, data.balance) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"negatives_from": "batch"}, "'pool' or 'step'"),
+        ({"negatives_from": "step", "tuples_per_step": 1}, "2 or more where negatives are those of the step"),
+        ({"schedule": "linear"}, "'decay' or 'cosine'"),
+        ({"warm_up": -1}, "0 or more"),
+        ({"warm_up": 0.5}, "type int"),
+        ({"frozen_stages": -1}, "0 or more"),
+        ({"trunk_rate": 0}, "above 0; training.frozen_stages freezes"),
+        ({"trunk_rate": -0.1}, "above 0"),
+        ({"trunk_rate": float("nan")}, "above 0"),
+        ({"average": 1}, "0 or more, and below 1"),
+        ({"average": -0.1}, "0 or more, and below 1"),
+        ({"average": float("nan")}, "0 or more, and below 1"),
+        ({"least_side": 15}, "16 to training.max_side (1024)"),
+        ({"least_side": 1025}, "16 to training.max_side (1024)"),
+        ({"least_side": 65, "max_side": 64}, "16 to training.max_side (64)"),
+        ({"least_side": 64.0}, "type int"),
+        ({"least_side": 64, "parts": "lit"}, "left out where maps are stored"),
+    ],
+)
+def test_impossible_trainings(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        overlay(TrainingConfig(), changes)
+    assert message in str(error.value)
+    assert any(name in str(error.value) for name in changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"negatives_from": "step", "tuples_per_step": 2},
+        {"tuples_per_step": 1},
+        {"schedule": "cosine", "warm_up": 500},
+        {"average": 0.999, "trunk_rate": 0.1, "frozen_stages": 2},
+        {"trunk_rate": 2.0},
+        {"least_side": 16},
+        {"least_side": 1024},
+        {"least_side": None, "parts": "lit"},
+    ],
+    ids=str,
+)
+def test_possible_trainings(changes: dict[str, Any]) -> None:
+    found = overlay(TrainingConfig(), changes)
+    assert found == dataclasses.replace(TrainingConfig(), **changes)
+
+
+@pytest.mark.parametrize("name", ["synthetic_views", "balance"])
+def test_shares_of_the_data(name: str) -> None:
+    for share in (0.0, 0.25, 1.0):
+        assert getattr(overlay(DataConfig(), {name: share}), name) == share
+    for share in (-0.01, 1.01, float("nan")):
+        with pytest.raises(ConfigError, match=rf"setting 'data\.{name}' is .*; it must be between 0 and 1"):
+            overlay(DataConfig(), {name: share})
+
+
+def test_views_need_photos_and_not_stored_maps() -> None:
+    """A map of the photo as it is cannot be seen from elsewhere."""
+    assert overlay(Recipe(), {"data.synthetic_views": 0.5}).data.synthetic_views == 0.5
+    with pytest.raises(ConfigError, match=r"'data\.synthetic_views' is 0\.5; it must be 0 where maps are stored"):
+        overlay(Recipe(), {"data.synthetic_views": 0.5, "training.parts": "lit"})
+
+
 def test_a_pixel_deviation_of_zero_is_impossible() -> None:
     with pytest.raises(ConfigError):
         TrunkConfig(std=(0.0, 0.2, 0.2))
@@ -231,3 +306,10 @@ def test_settings_survive_json(settings: Any) -> None:
 def test_settings_cannot_be_changed_in_place() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         ExtractConfig().max_side = 3  # type: ignore[misc]
+
+
+def test_recipes_survive_json() -> None:
+    """As a run writes its own down, to be resumed."""
+    training = {"negatives_from": "step", "schedule": "cosine", "warm_up": 9, "least_side": 320, "average": 0.99}
+    changed = overlay(Recipe(), {"training": training, "data": {"synthetic_views": 0.3, "balance": 0.5}})
+    assert overlay(Recipe(), json.loads(json.dumps(as_dict(changed)))) == changed

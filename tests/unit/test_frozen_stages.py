@@ -106,7 +106,6 @@ def test_the_gradient_of_the_rest_is_the_same(network: Network, images: Tensor) 
     freeze_stages(trunk_of(module), 1)
     wanted = [name for name, value in module.named_parameters() if value.requires_grad]
     found, expected = gradients(module, images, 1, wanted), gradients(own(network), images, 0, wanted)
-    assert all(part.any() for part in found)
     whole = (torch.cat([part.flatten() for part in parts]) for parts in (found, expected))
     assert relative_error(*whole) <= 1e-4
 

@@ -21,6 +21,7 @@ from superfeat.images import (
     REFUSED_FORMATS,
     Photo,
     image_endings,
+    limit,
     list_photos,
     normalise,
     read_image,
@@ -350,6 +351,18 @@ def test_limits(tmp_path: Path) -> None:
     expected = Image.fromarray(noise(60, 100))
     expected.thumbnail((50, 50), Image.Resampling.LANCZOS)
     np.testing.assert_array_equal(read_image(file, max_side=50), np.asarray(expected))
+
+
+@pytest.mark.parametrize("shape", [(60, 100), (100, 60), (48, 48), (1, 90), (90, 1), (1, 1)])
+@pytest.mark.parametrize("side", [1, 7, 50, 99, 100, 1024])
+def test_pixels_are_limited_as_read_photos_are(shape: tuple[int, int], side: int, tmp_path: Path) -> None:
+    pixels = noise(*shape)
+    before = pixels.copy()
+    found = limit(pixels, side)
+    np.testing.assert_array_equal(found, read_image(save(tmp_path / "p.png", pixels), max_side=side))
+    assert max(found.shape[:2]) == min(side, max(shape)), "never enlarged"
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(pixels, before)
 
 
 def test_crops_are_limited_in_proportion(tmp_path: Path) -> None:

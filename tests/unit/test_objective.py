@@ -16,8 +16,10 @@ from superfeat.config import LossConfig, Recipe, TrainingConfig
 from superfeat.images import normalise
 from superfeat.nets.local import Local
 from superfeat.nets.training import for_training
+from superfeat.training.inputs import AS_IT_IS, Look
 from superfeat.training.objective import MEASURES, TupleResult, describe_all, differentiate, tuple_loss
 from superfeat.training.ranks import Ranks
+from superfeat.training.steps import Stepper, draw_looks
 from superfeat.training.trainer import Trainer, summary
 from superfeat.weights import Network
 
@@ -316,15 +318,17 @@ def test_the_trainer_adds_up_and_steps(tiny_network: Network) -> None:
     trainer._adopt(network)
     everything = [image for seed in (0, 10, 20) for image in photos(seed=seed)]
 
-    def read(number: int, flip: bool = False) -> Tensor:
-        return everything[number].flip(-1) if flip else everything[number]
+    def read(number: int, look: Look = AS_IT_IS) -> Tensor:
+        return everything[number].flip(-1) if look.flip else everything[number]
 
-    trainer.inputs = read
+    parameters = list(trainer.parameters.values())
+    trainer.stepper = Stepper(trainer.describe, parameters, read, recipe.losses, False, Ranks(), 1, "cpu")
     before = {name: value.clone() for name, value in network.module.state_dict().items()}
     numbers = np.arange(len(everything)).reshape(3, -1)
-    flips = numbers % 2 == 1
-    record = trainer._step(numbers, flips)
-    groups = [[read(n, bool(n % 2)) for n in row] for row in numbers.tolist()]
+    looks = draw_looks(numbers, training, epoch=0, step=0)
+    assert len({look.flip for row in looks for look in row}) == 2
+    record = trainer._step(numbers)
+    groups = [[read(*each) for each in zip(row, seen, strict=True)] for row, seen in zip(numbers, looks, strict=True)]
     results = [gradient_of(tiny_network, group, recipe.losses) for group in groups]
     sums = [sum(parts[1:], parts[0]) for parts in zip(*(result.gradient for result in results), strict=True)]
     found = [parameter.grad for parameter in trainer.parameters.values()]

@@ -150,7 +150,7 @@ def test_what_is_frozen_is_not_learned(tiny_network: Network, frozen: int, names
     assert {name for name in start if name not in trainer.parameters} == same
 
 
-def test_a_step_without_tuples_to_measure_is_summed_over_the_epoch(tiny_network: Network) -> None:
+def test_measures_are_summed_over_the_epoch(tiny_network: Network) -> None:
     trainer = trainer_of(tiny_network)
     weights_after_each_step(trainer, 3)
     assert trainer.totals[: len(MEASURES)].tolist() == [6.0] * len(MEASURES)

@@ -177,6 +177,48 @@ def test_given_pairs_are_drawn_in_random_order() -> None:
     assert drawn[:, 0].tolist() != list(range(39))
 
 
+@pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
+def test_balance_makes_things_as_likely_as_it_says(balance: float) -> None:
+    """A thing with n pairs has the weight n^(1 - balance): with 1, every thing is as likely as any other."""
+    sizes = {0: 1, 1: 4, 2: 20}
+    things = [thing for thing, count in sizes.items() for _ in range(count + 1)]
+    starts = {thing: things.index(thing) for thing in sizes}
+    found = made(things, [(starts[thing], starts[thing] + 1 + n) for thing in sizes for n in range(sizes[thing])])
+    random, draws = np.random.default_rng(3), 3000
+    counts = Counter(int(found.things[found.draw_pairs(1, random, balance)[0, 0]]) for _ in range(draws))
+    total = sum(count ** (1 - balance) for count in sizes.values())
+    for thing, count in sizes.items():
+        share = count ** (1 - balance) / total
+        assert abs(counts[thing] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5, thing
+
+
+def test_balanced_pairs_of_one_thing_are_equally_likely() -> None:
+    found = made([0] * 5 + [1, 1], [(0, 1), (1, 2), (2, 3), (3, 4), (5, 6)])
+    random = np.random.default_rng(4)
+    counts = Counter(tuple(found.draw_pairs(1, random, 1.0)[0].tolist()) for _ in range(1600))
+    assert all(140 < counts[pair] < 260 for pair in ((0, 1), (1, 2), (2, 3), (3, 4)))  # of 200
+    assert 700 < counts[5, 6] < 900
+
+
+@MODEST
+@given(parts(), st.integers(0, 20), st.sampled_from([0.1, 1.0]), st.integers(0, 2**32))
+def test_balanced_pairs_are_drawn_without_repeats(parts_of: Parts, count: int, balance: float, seed: int) -> None:
+    found = made(*parts_of)
+    drawn = found.draw_pairs(count, np.random.default_rng(seed), balance)
+    assert drawn.dtype == np.int64
+    assert drawn.shape == (min(count, found.query_count()), 2)
+    assert len({tuple(row) for row in drawn.tolist()}) == len(drawn)
+    if found.pairs is not None:
+        assert {tuple(row) for row in drawn.tolist()} <= {tuple(row) for row in found.pairs.tolist()}
+    np.testing.assert_array_equal(drawn, found.draw_pairs(count, np.random.default_rng(seed), balance))
+
+
+def test_no_balance_is_the_draw_as_it_was() -> None:
+    found = made([0] * 6 + [1] * 3, [(0, 1), (0, 2), (3, 4), (6, 7), (7, 8)])
+    drawn, balanced = found.draw_pairs(3, np.random.default_rng(2)), found.draw_pairs(3, np.random.default_rng(2), 0.0)
+    np.testing.assert_array_equal(drawn, balanced)
+
+
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 

@@ -62,7 +62,7 @@ class TrainingSet:
         count = min(count, self.query_count())
         if self.pairs is not None:
             likely = None
-            if balance:
+            if balance and count:
                 _, number, sizes = np.unique(self.things[self.pairs[:, 0]], return_inverse=True, return_counts=True)
                 weights = sizes[number] ** -balance
                 likely = weights / weights.sum()
