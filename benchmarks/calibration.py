@@ -32,13 +32,14 @@ from superfeat.calibrate import (
 )
 from superfeat.calibration import Calibration, Origin, Reliability, reliability
 from superfeat.codebook import Codebook
-from superfeat.config import EvaluateConfig, ExtractConfig, overlay, parse_assignment
+from superfeat.config import EvaluateConfig, ExtractConfig
 from superfeat.datasets.benchmarks import read_benchmark
 from superfeat.datasets.drawn import draw_folder
 from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
 from superfeat.evaluation.stages import extract_set
 from superfeat.feature_store import FeatureStore
 from superfeat.plots import draw_curves
+from superfeat.settings import overlay, parse_assignment
 
 DRAWN = "drawn"
 # What a calibration that we ship may be fitted to: photos whose licence says so, and what we drew ourselves.

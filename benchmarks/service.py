@@ -33,11 +33,12 @@ import httpx
 from benchmarks.extraction import seeded_network
 from superfeat import Index
 from superfeat.codebook import train_codebook
-from superfeat.config import CodebookConfig, ExtractConfig, as_dict
+from superfeat.config import CodebookConfig, ExtractConfig
 from superfeat.datasets.drawn import draw_folder
 from superfeat.extraction import extract
 from superfeat.images import list_photos
 from superfeat.indexing import index_photos
+from superfeat.settings import as_dict
 from superfeat.store import as_json
 from superfeat.weights import load_network, save_network
 

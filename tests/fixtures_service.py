@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw
 from fixtures_recipe import save_random_network
 from superfeat.calibration import Calibration, Null, Origin
 from superfeat.codebook import train_codebook
-from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, as_dict, overlay
+from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig
 from superfeat.engine import Engine
 from superfeat.extraction import extract
 from superfeat.images import list_photos
@@ -28,6 +28,7 @@ from superfeat.service.app import create_app
 from superfeat.service.limits import Limits
 from superfeat.service.server import Server, listen, url_of
 from superfeat.service.state import Service
+from superfeat.settings import as_dict, overlay
 from superfeat.store import as_json, write_json
 from superfeat.weights import load_network
 

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
 
-from superfeat.config import CodebookConfig, as_dict
+from superfeat.config import CodebookConfig
 from superfeat.errors import ConfigError, StoreError, SuperfeatError
 from superfeat.features import Features, require_vectors
 from superfeat.kernel import compiled
 from superfeat.nearest import nearest, prepare
+from superfeat.settings import as_dict
 from superfeat.store import explained, read_array, read_json, write_file, write_folder, write_json, writer_lock
 from superfeat.threads import all_cores
 

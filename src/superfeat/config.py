@@ -1,36 +1,13 @@
 """Settings: frozen dataclasses, one per stage. Their defaults are the paper's; anything unknown stops the program."""
 
 import dataclasses
-import difflib
-import math
-import sys
-import types
-import typing
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from superfeat.errors import ConfigError
+from superfeat.settings import nearest_name, require
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-Settings = TypeVar("Settings")
 WHITENED_DIM = 128
 WHITENING_IMAGES = 5000
-
-
-def _require(condition: bool, name: str, value: object, allowed: str) -> None:
-    if not condition:
-        raise ConfigError(f"setting '{name}' is {value!r}; it must be {allowed}")
-
-
-def nearest_name(name: str, known: typing.Iterable[str]) -> str:
-    options = sorted(known)
-    close = difflib.get_close_matches(name, options, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"known are {', '.join(options)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +21,9 @@ class TrunkConfig:
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
 
     def __post_init__(self) -> None:
-        _require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
-        _require(len(self.mean) == 3, "trunk.mean", self.mean, "three numbers")
-        _require(len(self.std) == 3 and min(self.std) > 0, "trunk.std", self.std, "three numbers above 0")
+        require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
+        require(len(self.mean) == 3, "trunk.mean", self.mean, "three numbers")
+        require(len(self.std) == 3 and min(self.std) > 0, "trunk.std", self.std, "three numbers above 0")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +38,8 @@ class LitConfig:
 
     def __post_init__(self) -> None:
         for name in ("templates", "rounds", "dim"):
-            _require(getattr(self, name) >= 1, f"lit.{name}", getattr(self, name), "1 or more")
-        _require(self.dim >= 2, "lit.dim", self.dim, "2 or more")
+            require(getattr(self, name) >= 1, f"lit.{name}", getattr(self, name), "1 or more")
+        require(self.dim >= 2, "lit.dim", self.dim, "2 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +57,7 @@ class NetworkConfig:
                 f"method '{self.method}' {'needs' if self.method == 'fire' else 'takes no'} [lit] settings"
             )
         if self.whitened_dim is not None:
-            _require(self.whitened_dim >= 1, "whitened_dim", self.whitened_dim, "1 or more")
+            require(self.whitened_dim >= 1, "whitened_dim", self.whitened_dim, "1 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,13 +73,13 @@ class ExtractConfig:
     attention: Literal["none", "regions", "maps"] = "none"
 
     def __post_init__(self) -> None:
-        _require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
+        require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
         each = self.features_per_scale
-        _require(each is None or each >= 1, "extract.features_per_scale", each, "1 or more")
-        _require(self.max_side >= 16, "extract.max_side", self.max_side, "16 or more")
+        require(each is None or each >= 1, "extract.features_per_scale", each, "1 or more")
+        require(self.max_side >= 16, "extract.max_side", self.max_side, "16 or more")
         good = len(self.scales) > 0 and all(0 < scale <= 8 for scale in self.scales)
-        _require(good, "extract.scales", self.scales, "one or more numbers above 0 and up to 8")
-        _require(len(set(self.scales)) == len(self.scales), "extract.scales", self.scales, "each scale once")
+        require(good, "extract.scales", self.scales, "one or more numbers above 0 and up to 8")
+        require(len(set(self.scales)) == len(self.scales), "extract.scales", self.scales, "each scale once")
 
     @classmethod
     def profile(cls, name: str) -> "ExtractConfig":
@@ -123,8 +100,8 @@ class CodebookConfig:
 
     def __post_init__(self) -> None:
         for name in ("words", "rounds", "points_per_word"):
-            _require(getattr(self, name) >= 1, f"codebook.{name}", getattr(self, name), "1 or more")
-        _require(self.seed >= 0, "codebook.seed", self.seed, "0 or more")
+            require(getattr(self, name) >= 1, f"codebook.{name}", getattr(self, name), "1 or more")
+        require(self.seed >= 0, "codebook.seed", self.seed, "0 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +114,9 @@ class SearchConfig:
     idf: bool = False
 
     def __post_init__(self) -> None:
-        _require(self.assignments >= 1, "search.assignments", self.assignments, "1 or more")
-        _require(self.alpha >= 0, "search.alpha", self.alpha, "0 or more")
-        _require(-1 <= self.threshold <= 1, "search.threshold", self.threshold, "between -1 and 1")
+        require(self.assignments >= 1, "search.assignments", self.assignments, "1 or more")
+        require(self.alpha >= 0, "search.alpha", self.alpha, "0 or more")
+        require(-1 <= self.threshold <= 1, "search.threshold", self.threshold, "between -1 and 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,11 +140,11 @@ class DataConfig:
     balance: float = 0.0  # 0: every pair is as likely as any other; 1: every thing
 
     def __post_init__(self) -> None:
-        _require(0 <= self.hold_out < 1, "data.hold_out", self.hold_out, "0 or more, and below 1")
+        require(0 <= self.hold_out < 1, "data.hold_out", self.hold_out, "0 or more, and below 1")
         for name in ("synthetic_views", "balance"):
-            _require(0 <= getattr(self, name) <= 1, f"data.{name}", getattr(self, name), "between 0 and 1")
+            require(0 <= getattr(self, name) <= 1, f"data.{name}", getattr(self, name), "between 0 and 1")
         for name, least in (("things", 2), ("views", 2), ("side", 16)):
-            _require(getattr(self, name) >= least, f"data.{name}", getattr(self, name), f"{least} or more")
+            require(getattr(self, name) >= least, f"data.{name}", getattr(self, name), f"{least} or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,24 +178,24 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         least = {"epochs": 0, "queries": 1, "tuples_per_step": 1, "negatives": 1, "pool": 1, "max_side": 16}
         for name, value in {**least, "whitening_images": 1, "seed": 0, "warm_up": 0, "frozen_stages": 0}.items():
-            _require(getattr(self, name) >= value, f"training.{name}", getattr(self, name), f"{value} or more")
+            require(getattr(self, name) >= value, f"training.{name}", getattr(self, name), f"{value} or more")
         small = self.least_side is None or 16 <= self.least_side <= self.max_side
-        _require(small, "training.least_side", self.least_side, f"16 to training.max_side ({self.max_side})")
-        _require(
+        require(small, "training.least_side", self.least_side, f"16 to training.max_side ({self.max_side})")
+        require(
             self.least_side is None or self.parts == "all",
             "training.least_side",
             self.least_side,
             "left out where maps are stored",
         )
         alone = self.negatives_from == "step" and self.tuples_per_step == 1
-        _require(not alone, "training.tuples_per_step", 1, "2 or more where negatives are those of the step")
-        _require(0 <= self.average < 1, "training.average", self.average, "0 or more, and below 1")
-        _require(self.trunk_rate > 0, "training.trunk_rate", self.trunk_rate, "above 0; training.frozen_stages freezes")
+        require(not alone, "training.tuples_per_step", 1, "2 or more where negatives are those of the step")
+        require(0 <= self.average < 1, "training.average", self.average, "0 or more, and below 1")
+        require(self.trunk_rate > 0, "training.trunk_rate", self.trunk_rate, "above 0; training.frozen_stages freezes")
         for name in ("learning_rate", "template_scale"):
-            _require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "above 0")
-        _require(0 < self.decay <= 1, "training.decay", self.decay, "above 0 and at most 1")
-        _require(self.weight_decay >= 0, "training.weight_decay", self.weight_decay, "0 or more")
-        _require(0 <= self.flip <= 1, "training.flip", self.flip, "between 0 and 1")
+            require(getattr(self, name) > 0, f"training.{name}", getattr(self, name), "above 0")
+        require(0 < self.decay <= 1, "training.decay", self.decay, "above 0 and at most 1")
+        require(self.weight_decay >= 0, "training.weight_decay", self.weight_decay, "0 or more")
+        require(0 <= self.flip <= 1, "training.flip", self.flip, "between 0 and 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,11 +215,11 @@ class LossConfig:
 
     def __post_init__(self) -> None:
         for name in ("superfeature", "decorrelation", "pooled"):
-            _require(getattr(self, name) >= 0, f"losses.{name}", getattr(self, name), "0 or more")
+            require(getattr(self, name) >= 0, f"losses.{name}", getattr(self, name), "0 or more")
         if self.superfeature == self.decorrelation == self.pooled == 0:
             raise ConfigError("all three losses have weight 0; give losses.superfeature or losses.pooled a weight")
         for name in ("margin", "pooled_margin", "ratio"):
-            _require(getattr(self, name) > 0, f"losses.{name}", getattr(self, name), "above 0")
+            require(getattr(self, name) > 0, f"losses.{name}", getattr(self, name), "above 0")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,8 +233,8 @@ class ValidationConfig:
     search: SearchConfig = SearchConfig()
 
     def __post_init__(self) -> None:
-        _require(self.every >= 0, "validation.every", self.every, "0 or more")
-        _require(self.codebook_images >= 1, "validation.codebook_images", self.codebook_images, "1 or more")
+        require(self.every >= 0, "validation.every", self.every, "0 or more")
+        require(self.codebook_images >= 1, "validation.codebook_images", self.codebook_images, "1 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +248,7 @@ class EvaluateConfig:
     index: IndexConfig = IndexConfig()
 
     def __post_init__(self) -> None:
-        _require(self.codebook_images >= 1, "codebook_images", self.codebook_images, "1 or more")
+        require(self.codebook_images >= 1, "codebook_images", self.codebook_images, "1 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,13 +277,13 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         least = {"epochs": 1, "batch": 2, "chunk": 2, "step_epochs": 1, "hidden": 1, "side": 32, "crops": 1, "seed": 0}
         for name, value in least.items():
-            _require(getattr(self, name) >= value, f"pretraining.{name}", getattr(self, name), f"{value} or more")
-        _require(self.learning_rate > 0, "pretraining.learning_rate", self.learning_rate, "above 0")
+            require(getattr(self, name) >= value, f"pretraining.{name}", getattr(self, name), f"{value} or more")
+        require(self.learning_rate > 0, "pretraining.learning_rate", self.learning_rate, "above 0")
         for name in ("momentum", "dropout", "hold_out"):
-            _require(0 <= getattr(self, name) < 1, f"pretraining.{name}", getattr(self, name), "at least 0, below 1")
-        _require(0 < self.smallest_crop <= 1, "pretraining.smallest_crop", self.smallest_crop, "above 0, at most 1")
+            require(0 <= getattr(self, name) < 1, f"pretraining.{name}", getattr(self, name), "at least 0, below 1")
+        require(0 < self.smallest_crop <= 1, "pretraining.smallest_crop", self.smallest_crop, "above 0, at most 1")
         for name in ("weight_decay", "decorrelation"):
-            _require(getattr(self, name) >= 0, f"pretraining.{name}", getattr(self, name), "0 or more")
+            require(getattr(self, name) >= 0, f"pretraining.{name}", getattr(self, name), "0 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -328,10 +305,10 @@ class Recipe:
                     "HOW has no super-features: set losses.superfeature and losses.decorrelation to 0, "
                     "losses.pooled to 1"
                 )
-            _require(self.training.parts == "all", "training.parts", self.training.parts, "'all' for HOW")
-            _require(not self.pretraining.first, "pretraining.first", True, "false for HOW, which has no LIT")
+            require(self.training.parts == "all", "training.parts", self.training.parts, "'all' for HOW")
+            require(not self.pretraining.first, "pretraining.first", True, "false for HOW, which has no LIT")
         made = self.data.synthetic_views
-        _require(not made or self.training.parts == "all", "data.synthetic_views", made, "0 where maps are stored")
+        require(not made or self.training.parts == "all", "data.synthetic_views", made, "0 where maps are stored")
         if self.network.whitened_dim is None:
             raise ConfigError("training needs a whitening: give network.whitened_dim, for example 128")
 
@@ -341,85 +318,3 @@ PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),
     "fast": ExtractConfig(max_side=480, scales=(1.414, 1.0, 0.707, 0.5, 0.353), draft=True),
 }
-
-
-def overlay(settings: Settings, changes: Mapping[str, Any], where: str = "") -> Settings:
-    """`settings` with `changes` on top. Keys may be nested (TOML tables) or dotted ('lit.rounds')."""
-    hints = typing.get_type_hints(type(settings))
-    known = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
-    parts: dict[str, dict[str, Any]] = {}
-    for key, value in changes.items():
-        head, _, rest = key.partition(".")
-        if head not in known:
-            raise ConfigError(f"unknown setting '{where}{head}'; {nearest_name(head, known)}")
-        if rest or isinstance(value, Mapping):
-            parts.setdefault(head, {}).update({rest: value} if rest else value)
-        else:
-            values[head] = _coerce(value, hints[head], where + head)
-    for name, inside in parts.items():
-        if name in values:
-            raise ConfigError(f"setting '{where}{name}' is given both as a whole and in parts; give one")
-        current = getattr(settings, name)
-        group = current if current is not None else _dataclass_in(hints[name])()
-        if not dataclasses.is_dataclass(group):
-            raise ConfigError(f"setting '{where}{name}' is a single value and has no parts")
-        values[name] = overlay(group, inside, f"{where}{name}.")
-    return dataclasses.replace(settings, **values)  # type: ignore[type-var]
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read the settings in {path}: {error}") from error
-
-
-def parse_assignment(text: str) -> tuple[str, Any]:
-    """'lit.rounds=3' -> ('lit.rounds', 3). The value is read as TOML, or as plain text if it is not TOML."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"'{text}' is not a setting; write name=value, for example max_side=640")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
-
-
-def as_dict(settings: Any) -> dict[str, Any]:
-    """Plain JSON-ready values."""
-    plain: dict[str, Any] = dataclasses.asdict(settings)
-    return plain
-
-
-def _coerce(value: Any, hint: Any, where: str) -> Any:
-    """`value` as the type that the dataclass declares, or a ConfigError."""
-    origin = typing.get_origin(hint)
-    if origin is Literal:
-        options = typing.get_args(hint)
-        _require(value in options, where, value, " or ".join(repr(option) for option in options))
-        return value
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in typing.get_args(hint):
-            return None
-        inner = next(arg for arg in typing.get_args(hint) if arg is not type(None))
-        return _coerce(value, inner, where)
-    if origin is tuple:
-        _require(isinstance(value, (list, tuple)), where, value, "a list of numbers")
-        args = typing.get_args(hint)
-        if args[-1] is not Ellipsis:
-            _require(len(value) == len(args), where, value, f"{len(args)} numbers")
-        return tuple(_coerce(item, args[0], where) for item in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is float and isinstance(value, float):
-        _require(not math.isinf(value), where, value, "a finite number")
-    if dataclasses.is_dataclass(hint):
-        raise ConfigError(f"setting '{where}' is a group of settings; name one of its parts, for example '{where}.…'")
-    _require(type(value) is hint, where, value, f"a value of type {hint.__name__}")
-    return value
-
-
-def _dataclass_in(hint: Any) -> Any:
-    return next((arg for arg in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(arg)), dict)

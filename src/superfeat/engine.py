@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from superfeat.calibration import Calibration
-from superfeat.config import ExtractConfig, SearchConfig, overlay
+from superfeat.config import ExtractConfig, SearchConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.explain import Explanation, explain, score_words
 from superfeat.features import Features, Hit, ImageWords
@@ -20,6 +20,7 @@ from superfeat.index import Added, Index
 from superfeat.indexing import CALIBRATION
 from superfeat.likeness import judge_ranking, require_fitting
 from superfeat.places import Region, decode_places, enclose, mass_inside, require_region
+from superfeat.settings import overlay
 from superfeat.store import read_json
 
 if TYPE_CHECKING:

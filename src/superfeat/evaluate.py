@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from superfeat.codebook import Codebook, Round
-from superfeat.config import EvaluateConfig, as_dict
+from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import listed, missing_photos
 from superfeat.errors import DatasetError, StoreError
@@ -35,6 +35,7 @@ from superfeat.extraction import pool_to
 from superfeat.feature_store import FeatureStore
 from superfeat.images import Photo
 from superfeat.index import Index
+from superfeat.settings import as_dict
 from superfeat.store import (
     as_json,
     differences,

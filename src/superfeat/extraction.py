@@ -22,12 +22,13 @@ import torch
 from jaxtyping import Float, Float32, Int64, UInt8
 from torch import Tensor, nn
 
-from superfeat.config import ExtractConfig, as_dict
+from superfeat.config import ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.feature_store import feature_writer, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
 from superfeat.nets.local import Local
+from superfeat.settings import as_dict
 from superfeat.threads import all_cores, worker_pool
 from superfeat.weights import Network
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superfeat.codebook import Codebook
-from superfeat.config import IndexConfig, SearchConfig, overlay
+from superfeat.config import IndexConfig, SearchConfig
 from superfeat.contents import SEGMENTS, Contents, folder_bytes, load_contents, write_manifest
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking, require_vectors
@@ -25,6 +25,7 @@ from superfeat.journal import Record
 from superfeat.kernel import aggregate, binarise, normalise_residuals
 from superfeat.names import Image, require_name
 from superfeat.segments import Segment, join_segments, require_words, verify_segment
+from superfeat.settings import overlay
 from superfeat.snapshot import Snapshot
 from superfeat.store import as_json, writer_lock
 from superfeat.threads import all_cores, run_all

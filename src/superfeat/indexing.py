@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from superfeat.codebook import read_codebook_manifest
-from superfeat.config import CodebookConfig, ExtractConfig, as_dict
+from superfeat.config import CodebookConfig, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.feature_store import FeatureStore, photo_stamp
 from superfeat.features import Features, ImageWords
 from superfeat.images import Photo, Skipped
 from superfeat.index import Added, Index
 from superfeat.places import encode_places, word_regions
+from superfeat.settings import as_dict
 from superfeat.store import as_json, differences, read_json, write_json
 
 if TYPE_CHECKING:

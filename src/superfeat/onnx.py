@@ -23,7 +23,6 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
-from superfeat.config import as_dict
 from superfeat.errors import ImageError, MissingExtraError, StoreError, SuperfeatError, WeightsError
 from superfeat.images import normalise, read_image
 from superfeat.nets.fire import Fire
@@ -33,6 +32,7 @@ from superfeat.nets.lit import ATTENTION_FLOOR, Lit
 from superfeat.nets.local import STRENGTH_FLOOR, Local
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
+from superfeat.settings import as_dict
 from superfeat.store import explained, write_file
 from superfeat.weights.files import Network, network_config
 

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from superfeat.config import Recipe, as_dict
+from superfeat.config import Recipe
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError, ImageError
 from superfeat.extraction import default_workers, require_device
@@ -28,6 +28,7 @@ from superfeat.images import Photo, normalise, read_image
 from superfeat.losses import attention_correlation
 from superfeat.nets.fire import Fire
 from superfeat.nets.trunk import Normalisation
+from superfeat.settings import as_dict
 from superfeat.threads import in_order
 from superfeat.training.inputs import Look, MapInputs, one_thread, store_maps, torch_threads
 from superfeat.training.ranks import Ranks

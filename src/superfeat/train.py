@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from superfeat.config import Recipe, as_dict
+from superfeat.config import Recipe
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.extraction import default_workers, require_device
 from superfeat.pretrain import pretrain
+from superfeat.settings import as_dict
 from superfeat.training.inputs import torch_threads
 from superfeat.training.ranks import join_ranks
 from superfeat.training.run import CHECKPOINT_SECONDS, Event, RunFolder

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from superfeat.codebook import Codebook
-from superfeat.config import IndexConfig, as_dict
+from superfeat.config import IndexConfig
 from superfeat.contents import (
     FORMAT,
     MANIFEST,
@@ -32,6 +32,7 @@ from superfeat.contents import (
 from superfeat.errors import StoreError
 from superfeat.journal import HEADER, Record, append, new_journal
 from superfeat.segments import Segment, join_segments, verify_segment, write_segment
+from superfeat.settings import as_dict
 from superfeat.store import explained, sync, sync_folder, umask
 
 JOURNAL, DEAD = "journal-{:06}", "dead-{:06}.npy"

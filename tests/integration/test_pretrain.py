@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fixtures_recipe import noise, take
-from superfeat.config import Recipe, overlay
+from superfeat.config import Recipe
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError, StoreError
 from superfeat.pretrain import pretrain, split_images
+from superfeat.settings import overlay
 from superfeat.train import train
 from superfeat.training.run import Event
 from superfeat.training.start import build_start

@@ -28,7 +28,7 @@ from PIL import Image
 from fixtures_recipe import noise
 from superfeat import plots
 from superfeat.cli import main
-from superfeat.config import Recipe, as_dict, overlay
+from superfeat.config import Recipe
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.sfm120k import TRAINING_FILE, VALIDATION_FILE
 from superfeat.errors import SuperfeatError
@@ -42,6 +42,7 @@ from superfeat.reproduce.catalogue import NAMES, NOT_MEASURED, Reproduced
 from superfeat.reproduce.outcome import Outcome, published
 from superfeat.reproduce.sizes import Size
 from superfeat.reproduce.study import Study
+from superfeat.settings import as_dict, overlay
 from superfeat.store import as_json, read_json
 from superfeat.train import train
 from superfeat.weights import load_network

@@ -28,7 +28,7 @@ from torch import Tensor
 import oracles
 from fixtures_recipe import noise, relative_error, take
 from superfeat.codebook import train_codebook
-from superfeat.config import Recipe, overlay
+from superfeat.config import Recipe
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.retrieval_set import RetrievalSet, each_photo_in_turn
 from superfeat.datasets.training_set import TrainingSet
@@ -36,6 +36,7 @@ from superfeat.errors import DatasetError, StoreError, SuperfeatError
 from superfeat.extraction import extract
 from superfeat.nets.training import for_training
 from superfeat.recipes import read_recipe
+from superfeat.settings import overlay
 from superfeat.train import train
 from superfeat.training.inputs import Look, PhotoInputs
 from superfeat.training.objective import differentiate

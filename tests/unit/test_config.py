@@ -16,12 +16,9 @@ from superfeat.config import (
     Recipe,
     TrainingConfig,
     TrunkConfig,
-    as_dict,
-    overlay,
-    parse_assignment,
-    read_toml,
 )
 from superfeat.errors import ConfigError
+from superfeat.settings import as_dict, overlay, parse_assignment, read_toml
 
 
 def test_the_defaults_are_the_papers() -> None:

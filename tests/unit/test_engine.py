@@ -11,13 +11,14 @@ from PIL import Image
 from fixtures_recipe import noise
 from superfeat import engine as engine_module
 from superfeat.codebook import train_codebook
-from superfeat.config import ExtractConfig, as_dict
+from superfeat.config import ExtractConfig
 from superfeat.engine import Engine, within
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction import extract
 from superfeat.images import list_photos
 from superfeat.index import Index
 from superfeat.indexing import index_photos, vanished
+from superfeat.settings import as_dict
 from superfeat.store import as_json
 from superfeat.weights import Network, save_network
 

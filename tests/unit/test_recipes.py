@@ -20,12 +20,10 @@ from superfeat.config import (
     SearchConfig,
     TrainingConfig,
     TrunkConfig,
-    as_dict,
-    overlay,
-    read_toml,
 )
 from superfeat.errors import ConfigError
 from superfeat.recipes import read_recipe, recipe_names
+from superfeat.settings import as_dict, overlay, read_toml
 
 PROJECT = Path(__file__).resolve().parents[2]
 

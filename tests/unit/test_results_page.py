@@ -8,13 +8,14 @@ from PIL import Image
 from fixtures_recipe import noise
 from superfeat import results_page
 from superfeat.codebook import train_codebook
-from superfeat.config import ExtractConfig, as_dict
+from superfeat.config import ExtractConfig
 from superfeat.engine import Engine
 from superfeat.extraction import extract
 from superfeat.images import list_photos
 from superfeat.index import Index
 from superfeat.indexing import index_photos
 from superfeat.results_page import WORDS, Asked, in_words, write_results_page
+from superfeat.settings import as_dict
 from superfeat.store import as_json
 from superfeat.weights import Network, save_network
 

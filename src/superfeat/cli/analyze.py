@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from superfeat.cli.terminal import SHOWN, Progress, json_option, print_result, weights_option, workers_option
-from superfeat.config import PROFILES, ExtractConfig, as_dict, overlay, parse_assignment
+from superfeat.config import PROFILES, ExtractConfig
 from superfeat.errors import SuperfeatError
+from superfeat.settings import as_dict, overlay, parse_assignment
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,8 @@ import click
 
 import superfeat
 from superfeat.cli.terminal import DEFAULT_PROFILE, DEFAULT_WEIGHTS, Progress, json_option, print_result, tree
-from superfeat.config import PROFILES, as_dict
+from superfeat.config import PROFILES
+from superfeat.settings import as_dict
 
 
 @click.command()

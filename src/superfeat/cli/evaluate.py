@@ -10,8 +10,9 @@ import click
 
 from superfeat.cli.analyze import analyze
 from superfeat.cli.terminal import DEFAULT_PROFILE, Follow, json_option, print_result, weights_option, workers_option
-from superfeat.config import PROFILES, EvaluateConfig, as_dict, overlay, parse_assignment
+from superfeat.config import PROFILES, EvaluateConfig
 from superfeat.errors import SuperfeatError
+from superfeat.settings import as_dict, overlay, parse_assignment
 
 if TYPE_CHECKING:
     from superfeat.codebook import Codebook

@@ -15,8 +15,9 @@ from superfeat.cli.terminal import (
     weights_option,
     workers_option,
 )
-from superfeat.config import PROFILES, ExtractConfig, overlay, parse_assignment, read_toml
+from superfeat.config import PROFILES, ExtractConfig
 from superfeat.errors import SuperfeatError
+from superfeat.settings import overlay, parse_assignment, read_toml
 
 if TYPE_CHECKING:
     from superfeat.images import Listing

@@ -19,8 +19,9 @@ from superfeat.cli.terminal import (
     tree,
     workers_option,
 )
-from superfeat.config import PROFILES, CodebookConfig, ExtractConfig, IndexConfig, overlay, parse_assignment
+from superfeat.config import PROFILES, CodebookConfig, ExtractConfig, IndexConfig
 from superfeat.errors import SuperfeatError
+from superfeat.settings import overlay, parse_assignment
 
 if TYPE_CHECKING:
     from superfeat.codebook import Codebook, Round
@@ -228,11 +229,11 @@ class _Run:
     def add_photos(
         self, sources: tuple[str, ...], weights: str, extract: ExtractConfig, device: str, sync: bool
     ) -> None:
-        from superfeat.config import as_dict
         from superfeat.extraction import keep_memory
         from superfeat.feature_store import FeatureStore
         from superfeat.images import list_photos
         from superfeat.indexing import index_photos, take_calibration, vanished
+        from superfeat.settings import as_dict
         from superfeat.store import as_json
         from superfeat.weights import find_weights, load_network
 

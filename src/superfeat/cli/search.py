@@ -8,8 +8,8 @@ import click
 
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
 from superfeat.cli.terminal import json_option, print_result, workers_option
-from superfeat.config import overlay, parse_assignment
 from superfeat.errors import ImageError, SuperfeatError
+from superfeat.settings import overlay, parse_assignment
 
 if TYPE_CHECKING:
     from superfeat.engine import Engine

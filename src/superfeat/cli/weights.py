@@ -29,7 +29,7 @@ def show(network: str, as_json: bool) -> None:
 
 
 def describe_network(source: str) -> dict[str, Any]:
-    from superfeat.config import as_dict
+    from superfeat.settings import as_dict
     from superfeat.weights import load_network
 
     network = load_network(source)

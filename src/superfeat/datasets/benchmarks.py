@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from superfeat.config import nearest_name
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.holidays import read_holidays
 from superfeat.datasets.oxford import read_oxford
@@ -16,6 +15,7 @@ from superfeat.datasets.sfm120k import read_sfm120k_validation
 from superfeat.datasets.training_set import is_file
 from superfeat.datasets.ukbench import read_ukbench
 from superfeat.errors import DatasetError
+from superfeat.settings import nearest_name
 
 GND_FILE = "gnd.json"
 

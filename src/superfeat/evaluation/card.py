@@ -9,10 +9,11 @@ from typing import Any
 
 import superfeat
 from superfeat.codebook import Codebook
-from superfeat.config import EvaluateConfig, as_dict
+from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.images import Photo
 from superfeat.index import Index
+from superfeat.settings import as_dict
 from superfeat.store import explained
 from superfeat.weights import Network
 

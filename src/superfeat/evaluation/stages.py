@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from superfeat.codebook import Codebook, Round, train_codebook, words_for
-from superfeat.config import EvaluateConfig, as_dict
+from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.errors import DatasetError, StoreError
 from superfeat.evaluation.judge import Answer, answer, grades_of
@@ -22,6 +22,7 @@ from superfeat.features import Features
 from superfeat.images import Box, Photo, Skipped
 from superfeat.index import Index
 from superfeat.indexing import feature_facts, index_features, index_photos
+from superfeat.settings import as_dict
 from superfeat.store import explained
 from superfeat.threads import all_cores
 from superfeat.weights import Network

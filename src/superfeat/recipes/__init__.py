@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
-from superfeat.config import Recipe, nearest_name, overlay, parse_assignment, read_toml
+from superfeat.config import Recipe
 from superfeat.errors import ConfigError
+from superfeat.settings import nearest_name, overlay, parse_assignment, read_toml
 
 
 def recipe_names() -> list[str]:

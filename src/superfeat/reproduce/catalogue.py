@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from superfeat.config import nearest_name
 from superfeat.errors import SuperfeatError
 from superfeat.reproduce.outcome import Outcome, published
 from superfeat.reproduce.study import Study
+from superfeat.settings import nearest_name
 
 NAMES = (
     "table-1", "table-1-extended", "table-2", "table-sota", "figure-match-ratio", "figure-correlation",

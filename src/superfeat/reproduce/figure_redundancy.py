@@ -3,10 +3,10 @@
 import math
 
 from superfeat.analyses import every_feature, redundancy
-from superfeat.config import overlay
 from superfeat.figures import Panel, Series
 from superfeat.reproduce.outcome import Outcome, curves, published
 from superfeat.reproduce.study import Study
+from superfeat.settings import overlay
 
 
 def run(study: Study) -> Outcome:

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from superfeat.config import EvaluateConfig, Recipe, overlay
+from superfeat.config import EvaluateConfig, Recipe
 from superfeat.recipes import read_recipe
+from superfeat.settings import overlay
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from superfeat.analyses import Run
-from superfeat.config import EvaluateConfig, ExtractConfig, Recipe, as_dict, overlay
+from superfeat.config import EvaluateConfig, ExtractConfig, Recipe
 from superfeat.datasets.benchmarks import read_benchmark
 from superfeat.datasets.drawn import draw_folder
 from superfeat.datasets.folders import read_folders
@@ -27,6 +27,7 @@ from superfeat.images import Photo
 from superfeat.metrics import paired_bootstrap
 from superfeat.pretrain import pretrain
 from superfeat.reproduce.sizes import Size
+from superfeat.settings import as_dict, overlay
 from superfeat.store import as_json, write_json
 from superfeat.train import train
 from superfeat.weights import Network, load_network

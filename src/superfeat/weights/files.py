@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from superfeat.config import NetworkConfig, as_dict, overlay
+from superfeat.config import NetworkConfig
 from superfeat.errors import ConfigError, SuperfeatError, WeightsError
 from superfeat.nets.fire import Fire
 from superfeat.nets.fused import for_inference
@@ -23,6 +23,7 @@ from superfeat.nets.lit import Lit
 from superfeat.nets.local import Local
 from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
+from superfeat.settings import as_dict, overlay
 from superfeat.store import write_folder
 from superfeat.unpickle import read_torch
 from superfeat.weights.keras import is_keras, read_keras
