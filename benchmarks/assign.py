@@ -17,7 +17,7 @@ import faiss
 import numpy as np
 import torch
 
-from superfeat.nearest import nearest, prepare
+from superfeat.index.nearest import nearest, prepare
 
 DIM = 128
 

@@ -16,7 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from superfeat.calibrate import (
+from superfeat.config import EvaluateConfig, ExtractConfig
+from superfeat.datasets.benchmarks import read_benchmark
+from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
+from superfeat.drawn import draw_folder
+from superfeat.evaluation.stages import extract_set
+from superfeat.extraction.folder import FeatureStore
+from superfeat.index.codebook import Codebook
+from superfeat.pages.plots import draw_curves
+from superfeat.probability.fit import (
     Comparisons,
     Fitted,
     Labelled,
@@ -30,15 +38,7 @@ from superfeat.calibrate import (
     reliability_panel,
     whole_results,
 )
-from superfeat.calibration import Calibration, Origin, Reliability, reliability
-from superfeat.codebook import Codebook
-from superfeat.config import EvaluateConfig, ExtractConfig
-from superfeat.datasets.benchmarks import read_benchmark
-from superfeat.datasets.drawn import draw_folder
-from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
-from superfeat.evaluation.stages import extract_set
-from superfeat.feature_store import FeatureStore
-from superfeat.plots import draw_curves
+from superfeat.probability.model import Calibration, Origin, Reliability, reliability
 from superfeat.settings import overlay, parse_assignment
 
 DRAWN = "drawn"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from superfeat.datasets.drawn import draw
+from superfeat.drawn import draw
 
 
 def make_sheet(first: int, things: int, views: int, *, seed: int, cell: int) -> Image.Image:

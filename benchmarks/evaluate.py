@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from superfeat.codebook import train_codebook
 from superfeat.config import CodebookConfig, EvaluateConfig
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.evaluation.judge import Answer, judge
 from superfeat.evaluation.stages import Step, build_index, names_in, search_index
-from superfeat.feature_store import FeatureStore, feature_writer
+from superfeat.extraction.folder import FeatureStore, feature_writer
 from superfeat.features import Features
 from superfeat.images import Photo
+from superfeat.index.codebook import train_codebook
 from superfeat.settings import as_dict, overlay
-from superfeat.store import as_json
+from superfeat.storage.store import as_json
 
 DIM, CENTRES, IMAGES_PER_THING = 128, 4096, 10
 CODEBOOK_IMAGES = 500

@@ -26,7 +26,7 @@ from torch import Tensor
 import superfeat
 from benchmarks.plain import SCALES, PlainFire
 from superfeat.config import NetworkConfig
-from superfeat.extraction import keep_memory, resize
+from superfeat.extraction.extract import keep_memory, resize
 from superfeat.images import normalise, read_image, scaled_size
 from superfeat.nets.fire import Fire
 from superfeat.nets.trunk import ResNet

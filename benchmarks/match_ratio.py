@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from superfeat.datasets.training_set import TrainingSet
-from superfeat.losses import distances_between, match
 from superfeat.nets.fire import Fire
+from superfeat.nets.losses import distances_between, match
 from superfeat.nets.whitening import WhiteningFit
 from superfeat.recipes import read_recipe
 from superfeat.training.data import Sources, read_training_set

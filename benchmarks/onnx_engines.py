@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 import superfeat
-from superfeat.extraction import resize
+from superfeat.extraction.extract import resize
 from superfeat.images import list_photos, normalise, read_image
 from superfeat.nets.local import Local
-from superfeat.onnx import export_onnx, quantise_onnx
+from superfeat.weights.onnx import export_onnx, quantise_onnx
 
 FAST = superfeat.ExtractConfig.profile("fast")
 CALIBRATION = 32

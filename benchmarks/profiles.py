@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import superfeat
-from superfeat.metrics import average_precision
+from superfeat.evaluation.metrics import average_precision
 
 SCALES = (2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25)
 FAST = superfeat.ExtractConfig.profile("fast").scales

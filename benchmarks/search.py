@@ -25,10 +25,10 @@ import numpy as np
 from benchmarks.asmk_per_word import PerWordIndex, aggregate_per_word
 from superfeat import Codebook, ImageWords, Index
 from superfeat.config import SearchConfig
-from superfeat.kernel import aggregate, binarise
-from superfeat.names import Image
-from superfeat.segments import Layout, build_segment
-from superfeat.snapshot import Snapshot
+from superfeat.index.kernel import aggregate, binarise
+from superfeat.index.names import Image
+from superfeat.index.segments import Layout, build_segment
+from superfeat.index.snapshot import Snapshot
 
 WORDS, DIM = 65536, 128
 WORDS_PER_IMAGE, WORDS_PER_QUERY = 383, 1800

@@ -32,14 +32,14 @@ import httpx
 
 from benchmarks.extraction import seeded_network
 from superfeat import Index
-from superfeat.codebook import train_codebook
 from superfeat.config import CodebookConfig, ExtractConfig
-from superfeat.datasets.drawn import draw_folder
-from superfeat.extraction import extract
+from superfeat.drawn import draw_folder
+from superfeat.extraction.extract import extract
 from superfeat.images import list_photos
-from superfeat.indexing import index_photos
+from superfeat.index.build import index_photos
+from superfeat.index.codebook import train_codebook
 from superfeat.settings import as_dict
-from superfeat.store import as_json
+from superfeat.storage.store import as_json
 from superfeat.weights import load_network, save_network
 
 CONFIG = ExtractConfig(max_side=192, scales=(1.0, 0.707, 0.5), features_per_image=300, attention="regions")

@@ -22,7 +22,7 @@ from torch import Tensor
 from benchmarks.extraction import GEMM, cpu_seconds, seeded_network, spread, trunk_flops
 from benchmarks.plain import ROUNDS, PlainFire
 from superfeat.config import LossConfig
-from superfeat.extraction import keep_memory
+from superfeat.extraction.extract import keep_memory
 from superfeat.nets.training import for_training
 from superfeat.training.objective import differentiate
 

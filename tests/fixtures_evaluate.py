@@ -29,7 +29,7 @@ from superfeat.config import (
     TrunkConfig,
 )
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
-from superfeat.extraction import EVERY_FEATURE, extract
+from superfeat.extraction.extract import EVERY_FEATURE, extract
 from superfeat.images import Box, Photo
 from superfeat.nets.local import Local
 from superfeat.weights import Network

@@ -16,20 +16,20 @@ import torch
 from PIL import Image, ImageDraw
 
 from fixtures_recipe import save_random_network
-from superfeat.calibration import Calibration, Null, Origin
-from superfeat.codebook import train_codebook
 from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig
 from superfeat.engine import Engine
-from superfeat.extraction import extract
+from superfeat.extraction.extract import extract
 from superfeat.images import list_photos
-from superfeat.index import Index
-from superfeat.indexing import CALIBRATION, index_photos
+from superfeat.index.build import CALIBRATION, index_photos
+from superfeat.index.codebook import train_codebook
+from superfeat.index.index import Index
+from superfeat.probability.model import Calibration, Null, Origin
 from superfeat.service.app import create_app
 from superfeat.service.limits import Limits
 from superfeat.service.server import Server, listen, url_of
 from superfeat.service.state import Service
 from superfeat.settings import as_dict, overlay
-from superfeat.store import as_json, write_json
+from superfeat.storage.store import as_json, write_json
 from superfeat.weights import load_network
 
 PHOTOS = 6

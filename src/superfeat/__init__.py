@@ -7,23 +7,23 @@ __version__ = "0.1.0"
 
 # Imported when first used, so that `import superfeat` and `superfeat --help` do not load torch.
 _HOMES = {
-    "Codebook": "codebook",
+    "Codebook": "index.codebook",
     "CodebookConfig": "config",
     "ExtractConfig": "config",
-    "FeatureStore": "feature_store",
+    "FeatureStore": "extraction.folder",
     "Features": "features",
     "ImageWords": "features",
-    "Index": "index",
+    "Index": "index.index",
     "IndexConfig": "config",
     "Network": "weights",
     "Ranking": "features",
     "SearchConfig": "config",
     "SuperfeatError": "errors",
-    "extract": "extraction",
-    "extract_to": "extraction",
+    "extract": "extraction.extract",
+    "extract_to": "extraction.extract",
     "load_network": "weights",
     "save_network": "weights",
-    "train_codebook": "codebook",
+    "train_codebook": "index.codebook",
 }
 __all__ = [
     "Codebook",
@@ -47,13 +47,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from superfeat.codebook import Codebook, train_codebook
     from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, SearchConfig
     from superfeat.errors import SuperfeatError
-    from superfeat.extraction import extract, extract_to
-    from superfeat.feature_store import FeatureStore
+    from superfeat.extraction.extract import extract, extract_to
+    from superfeat.extraction.folder import FeatureStore
     from superfeat.features import Features, ImageWords, Ranking
-    from superfeat.index import Index
+    from superfeat.index.codebook import Codebook, train_codebook
+    from superfeat.index.index import Index
     from superfeat.weights import Network, load_network, save_network
 
 

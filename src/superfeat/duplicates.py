@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from superfeat.calibration import Calibration
 from superfeat.errors import SuperfeatError
 from superfeat.features import Ranking
-from superfeat.index import Index
-from superfeat.likeness import judge_ranking
-from superfeat.snapshot import Snapshot
+from superfeat.index.index import Index
+from superfeat.index.snapshot import Snapshot
+from superfeat.probability.apply import judge_ranking
+from superfeat.probability.model import Calibration
 from superfeat.threads import all_cores, in_order
 
 NEIGHBOURS = 100  # images that each image is compared with at most
@@ -91,8 +91,7 @@ def find_duplicates(
     if not 0 < least <= 1 or neighbours < 1:
         raise SuperfeatError(f"least is {least} and neighbours {neighbours}; they must be above 0 up to 1, and above 0")
     judge = _Judge(index, calibration, neighbours)
-    alive = zip(judge.snapshot.segments, judge.snapshot.alive, strict=True)
-    ids = np.concatenate([np.empty(0, np.int64), *(segment.images[mask] for segment, mask in alive)])
+    ids = judge.snapshot.ids()
     found, full = yield from _look_for_all(judge, ids, least, workers or all_cores())
     links = mutual_links(found, full)
     groups = _describe(
@@ -122,9 +121,8 @@ class _Judge:
         self.calibration, self.neighbours = calibration, neighbours
 
     def __call__(self, image: int) -> tuple[Ranking, Float64[np.ndarray, "n"]]:
-        place = self.snapshot.locate(image)
-        assert place is not None
-        words = self.snapshot.segments[place[0]].words_of(place[1])
+        words = self.snapshot.words_of(image)
+        assert words is not None
         top = self.neighbours + 1  # it finds itself as well
         ranking, chances = judge_ranking(self.index, words, self.calibration, top=top, config=self.config, workers=1)
         return ranking, ranking.scores if chances is None else chances

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from superfeat.calibration import Calibration
 from superfeat.config import ExtractConfig, SearchConfig
 from superfeat.errors import ImageError, SuperfeatError
-from superfeat.explain import Explanation, explain, score_words
+from superfeat.explain.explain import Explanation, explain, score_words
 from superfeat.features import Features, Hit, ImageWords
-from superfeat.index import Added, Index
-from superfeat.indexing import CALIBRATION
-from superfeat.likeness import judge_ranking, require_fitting
-from superfeat.places import Region, decode_places, enclose, mass_inside, require_region
+from superfeat.index.build import CALIBRATION
+from superfeat.index.index import Added, Index
+from superfeat.index.places import Region, decode_places, enclose, mass_inside, require_region
+from superfeat.probability.apply import judge_ranking, require_fitting
+from superfeat.probability.model import Calibration
 from superfeat.settings import overlay
-from superfeat.store import read_json
+from superfeat.storage.store import read_json
 
 if TYPE_CHECKING:
     from superfeat.weights import Network
@@ -120,7 +120,7 @@ class Engine:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-            from superfeat.extraction import extract_image
+            from superfeat.extraction.extract import extract_image
 
             config = dataclasses.replace(self.config, attention="maps")
             found = extract_image(self.network, data, config, workers=self._workers, device=self._device)
@@ -196,10 +196,9 @@ class Engine:
     def _locate(self, query: ImageWords, hit: Hit, places: Any, config: SearchConfig) -> Region | None:
         """Where in an indexed photo the words lie that it shares with the query, by what they add to the score."""
         snapshot = self.index.snapshot()
-        where = snapshot.locate(hit.id)
-        if places is None or where is None:  # it may have been deleted a moment ago
+        found = snapshot.words_of(hit.id)
+        if places is None or found is None:  # it may have been deleted a moment ago
             return None
-        found = snapshot.segments[where[0]].words_of(where[1])
         regions = decode_places(places, len(found))
         if regions is None:
             return None
@@ -222,7 +221,7 @@ class Engine:
     def add(self, name: str, path: Path) -> Added:
         """Looks at the photo at `path` and adds it under `name`; one that was there is replaced."""
         from superfeat.images import Photo as Listed
-        from superfeat.indexing import index_photos
+        from superfeat.index.build import index_photos
 
         outcomes: Iterator[Any] = index_photos(
             self.index, self.network, [Listed(path, name)], self.config, workers=self._workers, device=self._device

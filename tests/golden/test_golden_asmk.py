@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from superfeat.asmk_files import read_inverted_file
-from superfeat.codebook import Codebook
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.features import ImageWords, Ranking
-from superfeat.index import Index
-from superfeat.kernel import aggregate, binarise, hamming, normalise_residuals
+from superfeat.index.asmk_import import read_inverted_file
+from superfeat.index.codebook import Codebook
+from superfeat.index.index import Index
+from superfeat.index.kernel import aggregate, binarise, hamming, normalise_residuals
 
 IMAGES, QUERIES = 60, 12
 SCORE_TOLERANCE = 1e-6

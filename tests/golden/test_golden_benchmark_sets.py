@@ -11,8 +11,8 @@ import pytest
 from superfeat.datasets.benchmarks import read_benchmark
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.datasets.revisited import read_revisited
-from superfeat.metrics import average_precision, mean_average_precision
-from superfeat.unpickle import read_pickle
+from superfeat.evaluation.metrics import average_precision, mean_average_precision
+from superfeat.storage.unpickle import read_pickle
 
 TOLERANCE = 1e-12
 

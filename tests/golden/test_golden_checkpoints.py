@@ -10,7 +10,7 @@ import torch
 from fixtures_recipe import MEAN_STD, SCALES, recipe, released_checkpoint, released_name
 from superfeat import load_network
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
-from superfeat.unpickle import read_torch
+from superfeat.storage.unpickle import read_torch
 
 
 def test_the_names_and_shapes_of_the_published_checkpoint(shared: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import oracles_losses as oracles
 from fixtures_recipe import relative_error
-from superfeat.losses import RatioTest, decorrelation_loss, eligible_pairs, global_loss, superfeature_loss
+from superfeat.nets.losses import RatioTest, decorrelation_loss, eligible_pairs, global_loss, superfeature_loss
 
 LOSS_TOLERANCE = 1e-6  # relative
 GRADIENT_TOLERANCE = 1e-6  # relative to the largest of its tensor

@@ -9,8 +9,8 @@ import pytest
 
 from superfeat.datasets.retrieval_set import RetrievalSet, read_gnd_json
 from superfeat.datasets.training_set import missing_photos
-from superfeat.metrics import average_precision, mean_average_precision, revisited
-from superfeat.unpickle import read_pickle
+from superfeat.evaluation.metrics import average_precision, mean_average_precision, revisited
+from superfeat.storage.unpickle import read_pickle
 
 TOLERANCE = 1e-12
 PROTOCOLS = {

@@ -14,11 +14,12 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from fixtures_recipe import save_random_network
-from superfeat import ExtractConfig, analyses, extract, load_network, save_network, train_codebook
+from superfeat import ExtractConfig, extract, load_network, save_network, train_codebook
 from superfeat.cli.analyze import analyze
 from superfeat.cli.terminal import Group
 from superfeat.config import NetworkConfig, TrunkConfig
-from superfeat.datasets.drawn.drawing import draw_folder
+from superfeat.drawn.drawing import draw_folder
+from superfeat.studies import analyses
 from superfeat.weights import Network, build_module
 
 pytest.importorskip("matplotlib")

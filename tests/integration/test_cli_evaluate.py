@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import superfeat
-import superfeat.evaluate
+import superfeat.evaluation.run
 from fixtures_disk import Disk
 from fixtures_evaluate import (
     CONFIG,
@@ -41,8 +41,8 @@ from oracles_datasets import average_precision
 from superfeat.cli import main
 from superfeat.config import ExtractConfig
 from superfeat.errors import MissingExtraError
-from superfeat.evaluate import open_run
-from superfeat.feature_store import FeatureStore, FeatureWriter
+from superfeat.evaluation.run import open_run
+from superfeat.extraction.folder import FeatureStore, FeatureWriter
 from superfeat.features import Features
 from superfeat.weights import load_network, save_network
 
@@ -372,7 +372,7 @@ def test_a_disk_that_fills_up(
     where: str, disk: Disk, data: Path, once: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line; with room again the run goes on, and ends as if nothing had been."""
-    stage = getattr(superfeat.evaluate, where)
+    stage = getattr(superfeat.evaluation.run, where)
 
     def filling(*given: Any) -> Any:
         disk.fill(0)
@@ -380,7 +380,7 @@ def test_a_disk_that_fills_up(
 
     command = words_of(data, "roxford5k", disk.path / "run", "--images", data / "ox")
     with monkeypatch.context() as patch:
-        patch.setattr(superfeat.evaluate, where, filling)
+        patch.setattr(superfeat.evaluation.run, where, filling)
         assert_refused(run(*command), "the disk is full", "nothing finished is lost")
     disk.free()
     found = measure(data, "roxford5k", disk.path / "run", "--images", data / "ox")
@@ -396,7 +396,7 @@ def test_a_report_that_cannot_be_drawn_does_not_hide_the_scores(
     def lacking(*_: object) -> Path:
         raise MissingExtraError("charts", "report")
 
-    monkeypatch.setattr("superfeat.report.write_report", lacking)
+    monkeypatch.setattr("superfeat.pages.report.write_report", lacking)
     found = measure(data, "roxford5k", data / "once", "--images", data / "ox")
     assert (found["grades"], found["report"]) == (once["grades"], None)
 

@@ -23,7 +23,7 @@ from fixtures_recipe import listen_to_ctrl_c, noise
 from superfeat.cli import main
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
 from superfeat.recipes import recipe_names
-from superfeat.store import writer_lock
+from superfeat.storage.store import writer_lock
 from superfeat.training.trainer import Trainer
 from superfeat.weights import Network, build_module, load_network, save_network
 
@@ -656,7 +656,7 @@ def test_what_is_said_after_ctrl_c_is_what_to_do(
     verb: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command alone would be refused: the folder holds a run."""
-    from superfeat.pretrain import Pretrainer
+    from superfeat.training.pretrain import Pretrainer
 
     trainer: Any = Trainer if verb == "train" else Pretrainer
     step = trainer._step

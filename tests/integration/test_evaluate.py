@@ -38,20 +38,20 @@ from fixtures_evaluate import (
     write_gnd,
 )
 from oracles_datasets import average_precision
-from superfeat.codebook import Codebook, train_codebook
 from superfeat.config import EvaluateConfig, ExtractConfig, IndexConfig, SearchConfig
 from superfeat.datasets.benchmarks import read_benchmark
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.errors import DatasetError, StoreError, SuperfeatError
-from superfeat.evaluate import Evaluated, evaluate, open_run
 from superfeat.evaluation.compare import compare, in_words
-from superfeat.extraction import extract_to
-from superfeat.feature_store import FeatureStore, FeatureWriter
+from superfeat.evaluation.metrics import paired_bootstrap
+from superfeat.evaluation.run import Evaluated, evaluate, open_run
+from superfeat.extraction.extract import extract_to
+from superfeat.extraction.folder import FeatureStore, FeatureWriter
 from superfeat.features import Features
 from superfeat.images import Photo
-from superfeat.index import Index
-from superfeat.metrics import paired_bootstrap
-from superfeat.store import writer_lock
+from superfeat.index.codebook import Codebook, train_codebook
+from superfeat.index.index import Index
+from superfeat.storage.store import writer_lock
 from superfeat.weights import Network
 
 POOLED = dataclasses.replace(PALETTE_CONFIG, method="pooled")
@@ -237,7 +237,7 @@ def test_a_finished_run_is_not_made_again(
 
 # The children come from a process that has imported everything and has no threads.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["superfeat.evaluate", "superfeat.train", "superfeat.cli"])
+FORKS.set_forkserver_preload(["superfeat.evaluation.run", "superfeat.training.train", "superfeat.cli"])
 
 
 def run_and_die(case: Case, run: Path, where: str, number: int) -> None:

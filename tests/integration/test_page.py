@@ -129,7 +129,7 @@ def test_nothing_is_loaded_from_elsewhere(visit: Visit, reader: Served) -> None:
 
 
 def test_an_index_without_photos(visit: Visit, reader: Served, tmp_path: Path) -> None:
-    from superfeat.index import Index
+    from superfeat.index.index import Index
 
     Index.create(tmp_path / "empty", reader.index.codebook)
     with serving(tmp_path / "empty") as empty:

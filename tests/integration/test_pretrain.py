@@ -21,11 +21,11 @@ from superfeat.config import Recipe
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError, StoreError
-from superfeat.pretrain import pretrain, split_images
 from superfeat.settings import overlay
-from superfeat.train import train
+from superfeat.training.pretrain import pretrain, split_images
 from superfeat.training.run import Event
 from superfeat.training.start import build_start
+from superfeat.training.train import train
 from superfeat.weights import load_network
 
 CLASSES, VIEWS = 6, 3
@@ -163,7 +163,7 @@ def test_momentum_survives_a_stop(photos: TrainingSet, tmp_path: Path) -> None:
 
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["superfeat.train", "superfeat.cli", "superfeat.training.validation"])
+FORKS.set_forkserver_preload(["superfeat.training.train", "superfeat.cli", "superfeat.training.validation"])
 
 
 def pretrain_in_child(recipe: Recipe, photos: TrainingSet, run: Path) -> None:

@@ -15,11 +15,11 @@ from PIL import Image
 
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.errors import MissingExtraError, StoreError
-from superfeat.evaluate import open_run
 from superfeat.evaluation.judge import answer, grades_of, judge
+from superfeat.evaluation.run import open_run
 from superfeat.images import Photo
-from superfeat.report import THUMBNAIL, _Thumbnails, write_report
-from superfeat.store import write_json
+from superfeat.pages.report import THUMBNAIL, _Thumbnails, write_report
+from superfeat.storage.store import write_json
 
 pytest.importorskip("matplotlib")
 EVIL = "<script>alert(1)</script>.jpg"

@@ -26,25 +26,25 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from fixtures_recipe import noise
-from superfeat import plots
 from superfeat.cli import main
 from superfeat.config import Recipe
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.sfm120k import TRAINING_FILE, VALIDATION_FILE
 from superfeat.errors import SuperfeatError
-from superfeat.extraction import extract
+from superfeat.evaluation.metrics import average_precision
+from superfeat.extraction.extract import extract
 from superfeat.images import normalise, read_image
-from superfeat.index import Index
-from superfeat.metrics import average_precision
+from superfeat.index.index import Index
+from superfeat.pages import plots
 from superfeat.recipes import read_recipe
-from superfeat.reproduce import catalogue, sizes, study
-from superfeat.reproduce.catalogue import NAMES, NOT_MEASURED, Reproduced
-from superfeat.reproduce.outcome import Outcome, published
-from superfeat.reproduce.sizes import Size
-from superfeat.reproduce.study import Study
 from superfeat.settings import as_dict, overlay
-from superfeat.store import as_json, read_json
-from superfeat.train import train
+from superfeat.storage.store import as_json, read_json
+from superfeat.studies.reproduce import catalogue, sizes, study
+from superfeat.studies.reproduce.catalogue import NAMES, NOT_MEASURED, Reproduced
+from superfeat.studies.reproduce.outcome import Outcome, published
+from superfeat.studies.reproduce.sizes import Size
+from superfeat.studies.reproduce.study import Study
+from superfeat.training.train import train
 from superfeat.weights import load_network
 
 pytest.importorskip("matplotlib")
@@ -638,12 +638,12 @@ def test_a_study_may_be_named_by_another_path(
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("superfeat.reproduce.study", "figure-scales"),
-        ("superfeat.reproduce.study", "figure-redundancy"),
-        ("superfeat.reproduce.study", "table-speed"),
-        ("superfeat.analyses", "figure-correlation"),
-        ("superfeat.analyses", "figure-attention"),
-        ("superfeat.analyses", "figure-attention-scales"),
+        ("superfeat.studies.reproduce.study", "figure-scales"),
+        ("superfeat.studies.reproduce.study", "figure-redundancy"),
+        ("superfeat.studies.reproduce.study", "table-speed"),
+        ("superfeat.studies.analyses", "figure-correlation"),
+        ("superfeat.studies.analyses", "figure-attention"),
+        ("superfeat.studies.analyses", "figure-attention-scales"),
     ],
 )
 def test_the_device_is_used(made: Made, module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

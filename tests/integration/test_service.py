@@ -26,7 +26,7 @@ from fixtures_disk import Disk
 from fixtures_recipe import listen_to_ctrl_c
 from fixtures_service import PHOTOS, WAIT, Served, encoded, error_of, make_index, pattern, serving, state_of
 from superfeat.cli import main
-from superfeat.index import Index
+from superfeat.index.index import Index
 from superfeat.service import photos as photos_module
 from superfeat.service.limits import Limits, parse_size
 from superfeat.service.uploads import FOLDER, plain_name
@@ -315,7 +315,7 @@ def test_a_full_disk_loses_nothing(made: Path, disk: Disk) -> None:
 
 def test_an_index_that_another_process_writes(served: Served) -> None:
     holding = (
-        "import sys; from superfeat.index import Index\n"
+        "import sys; from superfeat.index.index import Index\n"
         "with Index.open(sys.argv[1]).writing(): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", holding, str(served.index.path)]

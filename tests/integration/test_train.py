@@ -27,21 +27,21 @@ from torch import Tensor
 
 import oracles
 from fixtures_recipe import noise, relative_error, take
-from superfeat.codebook import train_codebook
 from superfeat.config import Recipe
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.retrieval_set import RetrievalSet, each_photo_in_turn
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError, StoreError, SuperfeatError
-from superfeat.extraction import extract
+from superfeat.extraction.extract import extract
+from superfeat.index.codebook import train_codebook
 from superfeat.nets.training import for_training
 from superfeat.recipes import read_recipe
 from superfeat.settings import overlay
-from superfeat.train import train
 from superfeat.training.inputs import Look, PhotoInputs
 from superfeat.training.objective import differentiate
 from superfeat.training.ranks import Ranks
 from superfeat.training.run import Event, RunFolder
+from superfeat.training.train import train
 from superfeat.training.trainer import Trainer
 from superfeat.weights import Network, load_network
 
@@ -297,7 +297,7 @@ def test_maps_of_a_frozen_trunk_survive_a_stop(recipe: Recipe, things: Things, t
 # -- Processes. The children come from one that has imported everything and has no threads.
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["superfeat.train", "superfeat.cli", "superfeat.training.validation"])
+FORKS.set_forkserver_preload(["superfeat.training.train", "superfeat.cli", "superfeat.training.validation"])
 
 
 def kill_at(calls: int) -> Callable[..., None]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles_datasets
-from superfeat.metrics import (
+from superfeat.evaluation.metrics import (
     average_precision,
     mean_average_precision,
     ns_score,

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from superfeat.codebook import Codebook
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.features import ImageWords, Ranking
-from superfeat.index import Index, Query
-from superfeat.kernel import accumulate, aggregate, binarise, normalise_residuals, power_selectivity
-from superfeat.names import Image
-from superfeat.nearest import nearest, prepare
-from superfeat.segments import Layout, build_segment
-from superfeat.snapshot import Snapshot
+from superfeat.index.codebook import Codebook
+from superfeat.index.index import Index, Query
+from superfeat.index.kernel import accumulate, aggregate, binarise, normalise_residuals, power_selectivity
+from superfeat.index.names import Image
+from superfeat.index.nearest import nearest, prepare
+from superfeat.index.segments import Layout, build_segment
+from superfeat.index.snapshot import Snapshot
 
 MODEST = settings(deadline=None, max_examples=60)
 ON_DISK = settings(deadline=None, max_examples=12)

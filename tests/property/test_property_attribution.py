@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import oracles
 import oracles_explain as oracle
-from superfeat.attribution import (
+from superfeat.config import SearchConfig
+from superfeat.explain.attribution import (
     Compare,
     Pairs,
     Shares,
@@ -24,13 +25,12 @@ from superfeat.attribution import (
     spread,
     word_scores,
 )
-from superfeat.codebook import Codebook
-from superfeat.config import SearchConfig
 from superfeat.features import ImageWords
-from superfeat.kernel import aggregate, binarise, normalise_residuals, power_selectivity
-from superfeat.names import Image
-from superfeat.segments import Layout, build_segment
-from superfeat.snapshot import Snapshot
+from superfeat.index.codebook import Codebook
+from superfeat.index.kernel import aggregate, binarise, normalise_residuals, power_selectivity
+from superfeat.index.names import Image
+from superfeat.index.segments import Layout, build_segment
+from superfeat.index.snapshot import Snapshot
 
 MODEST = settings(deadline=None, max_examples=80)
 EXACT = 1e-9

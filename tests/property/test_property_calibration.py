@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import oracles_calibration as oracle
-from superfeat.calibration import (
+from superfeat.probability.model import (
     Calibration,
     Null,
     Origin,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fixtures_recipe import MEAN_STD, released_checkpoint, released_state
 from superfeat import Network, load_network
 from superfeat.errors import SuperfeatError, UnpickleError
-from superfeat.unpickle import read_pickle
+from superfeat.storage.unpickle import read_pickle
 
 MODEST = settings(deadline=None, max_examples=60)
 PLACES = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4)

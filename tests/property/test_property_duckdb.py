@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superfeat.codebook import Codebook
 from superfeat.config import SearchConfig
 from superfeat.features import ImageWords
-from superfeat.index import Index
-from superfeat.kernel import accumulate, power_selectivity
-from superfeat.snapshot import Snapshot
+from superfeat.index.codebook import Codebook
+from superfeat.index.index import Index
+from superfeat.index.kernel import accumulate, power_selectivity
+from superfeat.index.snapshot import Snapshot
 
 duckdb = pytest.importorskip("duckdb")
 

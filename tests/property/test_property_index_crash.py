@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from superfeat import contents, journal
-from superfeat.codebook import Codebook
+from superfeat.index import contents
+from superfeat.index import journal
+from superfeat.index.codebook import Codebook
 from superfeat.config import IndexConfig
-from superfeat.index import Index
+from superfeat.index.index import Index
 
 contents.SMALL, contents.MIDDLE, contents.FAN = 3, 9, 3
 folder, how, most, seed, kernel = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]

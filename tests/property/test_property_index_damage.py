@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superfeat import contents
-from superfeat.codebook import Codebook
 from superfeat.config import IndexConfig
 from superfeat.errors import StoreError
-from superfeat.index import Index
+from superfeat.index import contents
+from superfeat.index.codebook import Codebook
+from superfeat.index.index import Index
 
 DIM, WORDS = 128, 16
 QUERY = np.random.default_rng(5).standard_normal((6, DIM)).astype(np.float32)
@@ -32,7 +32,7 @@ import numpy as np
 
 from superfeat.config import SearchConfig
 from superfeat.errors import StoreError, SuperfeatError
-from superfeat.index import Index
+from superfeat.index.index import Index
 
 faulthandler.enable()
 warnings.simplefilter("ignore")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superfeat import contents
-from superfeat.codebook import Codebook
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import SuperfeatError
-from superfeat.index import Added, Index
+from superfeat.index import contents
+from superfeat.index.codebook import Codebook
+from superfeat.index.index import Added, Index
 
 DIM, WORDS = 70, 12  # a code of two 64-bit words, the second one mostly unused
 MODEST = settings(deadline=None, max_examples=25)

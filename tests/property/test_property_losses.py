@@ -11,7 +11,7 @@ from torch import Tensor
 
 import oracles_losses as oracles
 from fixtures_recipe import absolute_error
-from superfeat.losses import (
+from superfeat.nets.losses import (
     Hinge,
     Pairs,
     RatioTest,

@@ -10,57 +10,20 @@ import pytest
 
 import superfeat
 
+OUTSIDE = {"__init__", "__main__"}  # they hold no code: names, and a call of the command line
 PACKAGE = Path(superfeat.__file__).parent
-# From the first words to the last edge; a module may import from its own group and from those before it.
-GROUPS = {
-    "words": ("errors", "settings", "config", "features", "figures"),
-    "sums": (
-        "nets",
-        "losses",
-        "metrics",
-        "threads",
-        "kernel",
-        "postings",
-        "nearest",
-        "attribution",
-        "places",
-        "calibration",
-    ),
-    "goods": (
-        "images",
-        "datasets",
-        "recipes",
-        "unpickle",
-        "store",
-        "feature_store",
-        "weights",
-        "onnx",
-        "asmk_files",
-        "names",
-        "segments",
-        "journal",
-    ),
-    "stages": (
-        "extraction",
-        "whiten",
-        "codebook",
-        "snapshot",
-        "contents",
-        "writer",
-        "index",
-        "indexing",
-        "geometry",
-        "training",
-        "train",
-        "pretrain",
-        "evaluation",
-        "evaluate",
-    ),
-    "uses": ("analyses", "explain", "likeness", "calibrate", "engine", "duplicates", "doctor", "reproduce"),
-    "edges": ("plots", "sheet", "pictures", "report", "results_page", "service", "cli", "__main__"),
-}
-ORDER = list(GROUPS)
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+DOCUMENT = Path(__file__).parents[2] / "ARCHITECTURE.md"
+INNER = {"contents", "journal", "names", "nearest", "postings", "segments", "writer"}  # parts of index/
+EDGES = {"pages", "doctor", "service", "cli"}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem not in OUTSIDE)
+
+
+def rooms() -> dict[str, set[str]]:
+    """The table of ARCHITECTURE.md: which room may import which."""
+    rows = [
+        line.split("|")[1:-1] for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| `")
+    ]
+    return {room.strip(" `"): {name.strip() for name in names.split(",") if name.strip()} for room, _, names in rows}
 
 
 def dotted(path: Path) -> str:
@@ -68,37 +31,65 @@ def dotted(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
-def group_of(module: str) -> str:
-    head = module.split(".")[0]
-    return next((group for group, members in GROUPS.items() if head in members), f"none: put {head} into a group")
+def room_of(module: str) -> str:
+    return module.split(".")[0]
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Modules of ours that a file imports, anywhere in it."""
+    """Modules of ours that a file imports, anywhere in it and in any form."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            names = (
-                [f"{node.module}.{alias.name}" for alias in node.names]
-                if node.module == "superfeat"
-                else [node.module or ""]
-            )
-        else:
-            continue
-        yield from (name.removeprefix("superfeat.") for name in names if name.startswith("superfeat."))
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module else []
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = [str(word.value) for word in node.args[:1] if isinstance(word, ast.Constant)]
+        yield from (_module(name) for name in names if name.startswith("superfeat."))
+
+
+def _module(name: str) -> str:
+    """The module in a dotted name: superfeat.index.index.Index -> index.index"""
+    parts = name.split(".")[1:]
+    while len(parts) > 1 and not (
+        PACKAGE.joinpath(*parts).with_suffix(".py").is_file() or PACKAGE.joinpath(*parts).is_dir()
+    ):
+        parts.pop()
+    return ".".join(parts)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_imports_point_one_way(path: Path) -> None:
-    own = group_of(dotted(path))
-    assert own in ORDER
+def test_imports_are_those_of_the_table(path: Path) -> None:
+    allowed, own = rooms(), room_of(dotted(path))
+    assert own in allowed, f"{own} has no row in {DOCUMENT.name}"
     for module in imports(path):
-        # The one way back: weights.files gives .onnx files to the reader that builds on it, when asked to.
-        if (dotted(path), module) == ("weights.files", "onnx"):
-            continue
-        assert ORDER.index(group_of(module)) <= ORDER.index(own), f"{dotted(path)} imports {module}"
+        room = room_of(module)
+        assert room == own or room in allowed[own], f"{dotted(path)} imports {module}"
+        assert own == "index" or module.removeprefix("index.") not in INNER or room != "index", (
+            f"{dotted(path)} looks inside the index: {module}"
+        )
+        assert room not in EDGES or own in EDGES, f"{dotted(path)} imports the edge {room}"
+
+
+def test_the_table_has_no_more_than_there_is() -> None:
+    """A room that is gone, or an import that nobody makes any more, leaves the table."""
+    made: dict[str, set[str]] = {room_of(dotted(path)): set() for path in MODULES}
+    for path in MODULES:
+        own = room_of(dotted(path))
+        made[own] |= {room_of(module) for module in imports(path)} - {own}
+    assert made == rooms()
+
+
+def test_no_circles_of_rooms_or_modules() -> None:
+    """Imports inside functions count: a circle is a circle."""
+    modules = {dotted(path): {module for module in imports(path) if module != dotted(path)} for path in MODULES}
+    for edges in (rooms(), modules):
+        remaining = {name: set(wanted) for name, wanted in edges.items()}
+        while free := [name for name, wanted in remaining.items() if not wanted & remaining.keys()]:
+            for name in free:
+                del remaining[name]
+        assert remaining == {}
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if dotted(path).startswith("nets")], ids=dotted)
@@ -106,25 +97,6 @@ def test_networks_know_no_settings_files_or_logs(path: Path) -> None:
     assert all(module.startswith("nets.") for module in imports(path))
     outside = {node.names[0].name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import)}
     assert not outside & {"os", "pathlib", "logging", "json", "io"}
-
-
-@pytest.mark.parametrize("path", [path for path in MODULES if group_of(dotted(path)) == "words"], ids=dotted)
-def test_words_stand_alone(path: Path) -> None:
-    assert set(imports(path)) <= {"errors", "settings"}
-
-
-def test_no_module_imports_a_circle() -> None:
-    """At the top level; an import inside a function is a choice that its comment explains."""
-    edges: dict[str, set[str]] = {}
-    for path in MODULES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        tops = [node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
-        edges[dotted(path)] = {module.removeprefix("superfeat.") for module in tops if module.startswith("superfeat.")}
-    remaining = dict(edges)
-    while free := [module for module, wanted in remaining.items() if not wanted & remaining.keys() - {module}]:
-        for module in free:
-            del remaining[module]
-    assert remaining == {}
 
 
 def test_modules_and_functions_are_short() -> None:

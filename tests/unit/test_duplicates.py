@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from superfeat.calibration import Calibration, Null, Origin
-from superfeat.codebook import Codebook
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.duplicates import NEIGHBOURS, Group, Links, Looked, find_duplicates, group_images, join_groups
 from superfeat.errors import SuperfeatError
-from superfeat.index import Index
-from superfeat.likeness import judge_ranking
+from superfeat.index.codebook import Codebook
+from superfeat.index.index import Index
+from superfeat.probability.apply import judge_ranking
+from superfeat.probability.model import Calibration, Null, Origin
 
 DIM, WORDS, FEATURES = 128, 32, 24
 COPIES = 0.6  # the similarity of copies in the tests of links

@@ -10,16 +10,16 @@ from PIL import Image
 
 from fixtures_recipe import noise
 from superfeat import engine as engine_module
-from superfeat.codebook import train_codebook
 from superfeat.config import ExtractConfig
 from superfeat.engine import Engine, within
 from superfeat.errors import ImageError, SuperfeatError
-from superfeat.extraction import extract
+from superfeat.extraction.extract import extract
 from superfeat.images import list_photos
-from superfeat.index import Index
-from superfeat.indexing import index_photos, vanished
+from superfeat.index.build import index_photos, vanished
+from superfeat.index.codebook import train_codebook
+from superfeat.index.index import Index
 from superfeat.settings import as_dict
-from superfeat.store import as_json
+from superfeat.storage.store import as_json
 from superfeat.weights import Network, save_network
 
 CONFIG = ExtractConfig(max_side=96, scales=(1.0, 0.5), attention="regions")
@@ -88,7 +88,7 @@ def test_a_box_asks_with_part_of_the_features(engine: Engine, photos: Path) -> N
 
 def test_a_box_extracts_nothing_again(engine: Engine, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.search(photos / "p3.png")
-    monkeypatch.setattr("superfeat.extraction.extract_image", None)
+    monkeypatch.setattr("superfeat.extraction.extract.extract_image", None)
     assert engine.search(photos / "p3.png", box=(0, 0, 0.7, 1)).hits
 
 

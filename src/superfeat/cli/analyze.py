@@ -16,8 +16,8 @@ from superfeat.settings import as_dict, overlay, parse_assignment
 if TYPE_CHECKING:
     import numpy as np
 
-    from superfeat.analyses import Run
     from superfeat.features import Features
+    from superfeat.studies.analyses import Run
 
 PATH = click.Path(path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -87,7 +87,7 @@ class _Analysis:
         if taken := sorted(changes.keys() & own):
             raise SuperfeatError(f"analyze {kind} decides '{taken[0]}' itself; leave --set {taken[0]}=… out")
 
-        from superfeat.extraction import keep_memory
+        from superfeat.extraction.extract import keep_memory
         from superfeat.images import list_photos
         from superfeat.weights import load_network
 
@@ -105,7 +105,7 @@ class _Analysis:
     @contextlib.contextmanager
     def running(self, doing: str) -> "Iterator[Run]":
         """For one pass over the photos."""
-        from superfeat.analyses import Run
+        from superfeat.studies.analyses import Run
 
         progress, self.done = Progress(doing, len(self.photos)), 0
 
@@ -117,7 +117,7 @@ class _Analysis:
         progress.done()
 
     def features(self, config: ExtractConfig) -> "Iterator[Features]":
-        from superfeat.extraction import extract
+        from superfeat.extraction.extract import extract
 
         with self.running("extracting") as run:
             how: dict[str, Any] = {"workers": run.workers, "device": run.device, "on_skip": run.on_skip}
@@ -126,7 +126,7 @@ class _Analysis:
                 run.on_image(1)
 
     def ids(self, chosen: tuple[int, ...] | None, count: int) -> list[int]:
-        from superfeat.analyses import strongest_ids
+        from superfeat.studies.analyses import strongest_ids
 
         if chosen is not None:
             return list(dict.fromkeys(chosen))  # each once
@@ -141,7 +141,7 @@ class _Analysis:
         return read_image(path, max_side=PICTURE_SIDE, upright=self.config.upright)
 
     def draw_curve(self, x_label: str, y_label: str, x: Sequence[int], y: "np.ndarray", path: Path) -> None:
-        from superfeat.plots import Panel, Series, draw_curves
+        from superfeat.pages.plots import Panel, Series, draw_curves
 
         title = f"{self.method}, {self.done} photos"
         draw_curves([Panel(title, x_label, y_label, [Series(self.method, x, y.tolist())])], path, columns=1)
@@ -150,7 +150,7 @@ class _Analysis:
         self, title: str, caption: str, numbers: Mapping[str, Any], table: Table, draw: Callable[[Path], None]
     ) -> None:
         """Numbers first: they are kept where nothing can be drawn."""
-        from superfeat.store import explained, write_json
+        from superfeat.storage.store import explained, write_json
 
         settings = {name: value for name, value in as_dict(self.config).items() if name not in self.own}
         network = {"digest": self.network.digest, **as_dict(self.network.config)}
@@ -206,8 +206,8 @@ def attention(chosen: tuple[int, ...] | None, **options: Any) -> None:
     """Where the same super-features look in several photos (the paper's Figure 1)."""
     analysis = _Analysis("attention", SCALE_1, **options)
 
-    from superfeat.analyses import attention_of_ids
-    from superfeat.plots import Picture, draw_photos
+    from superfeat.pages.plots import Picture, draw_photos
+    from superfeat.studies.analyses import attention_of_ids
 
     ids = analysis.ids(chosen, FEW_IDS)
     rows: list[list[Picture]] = []
@@ -236,8 +236,8 @@ def attention_scales(chosen: tuple[int, ...] | None, **options: Any) -> None:
     """Where a super-feature looks at each scale of a photo."""
     analysis = _Analysis("attention-scales", ALL_SCALES, **options)
 
-    from superfeat.analyses import attention_of_ids_over_scales
-    from superfeat.plots import Picture, draw_photos
+    from superfeat.pages.plots import Picture, draw_photos
+    from superfeat.studies.analyses import attention_of_ids_over_scales
 
     ids, scales = analysis.ids(chosen, 1), sorted(analysis.config.scales)
     rows: list[list[Picture | None]] = []
@@ -270,8 +270,8 @@ def ids(chosen: tuple[int, ...] | None, top: int, **options: Any) -> None:
     """What super-features look for: the photos in which each is strongest."""
     analysis = _Analysis("ids", SCALE_1, **options)
 
-    from superfeat.analyses import what_ids_look_for
-    from superfeat.plots import Picture, draw_photos
+    from superfeat.pages.plots import Picture, draw_photos
+    from superfeat.studies.analyses import what_ids_look_for
 
     ids = analysis.ids(chosen, FEW_IDS)
     with analysis.running("looking at") as run:
@@ -301,8 +301,8 @@ def correlation(**options: Any) -> None:
 
     import numpy as np
 
-    from superfeat.analyses import correlation_matrix, off_diagonal_mean
-    from superfeat.plots import draw_matrices
+    from superfeat.pages.plots import draw_matrices
+    from superfeat.studies.analyses import correlation_matrix, off_diagonal_mean
 
     with analysis.running("comparing the maps of") as run:
         matrix = correlation_matrix(analysis.network, analysis.photos, analysis.config, run=run)
@@ -331,7 +331,7 @@ def redundancy(counts: tuple[int, ...], **options: Any) -> None:
     """How alike the features of a photo are."""
     analysis = _Analysis("redundancy", SCALE_1, **options)
 
-    from superfeat import analyses
+    from superfeat.studies import analyses
 
     config = overlay(analyses.every_feature(analysis.config), {"scales": [1.0]})
     found = analyses.redundancy(analysis.features(config), counts)
@@ -352,8 +352,8 @@ def scales(**options: Any) -> None:
     """From which scales the strongest features come."""
     analysis = _Analysis("scales", {"attention"}, **options)
 
-    from superfeat import analyses
-    from superfeat.plots import Panel, Series, draw_bars
+    from superfeat.pages.plots import Panel, Series, draw_bars
+    from superfeat.studies import analyses
 
     steps, count = sorted(analysis.config.scales), analysis.config.features_per_image
     found = analyses.scale_shares(analysis.features(analyses.every_feature(analysis.config)), steps, count)
@@ -383,8 +383,8 @@ def words(codebook: Path, counts: tuple[int, ...], **options: Any) -> None:
     """How many words, and so how much memory, a photo needs in an index."""
     analysis = _Analysis("words", ALL_SCALES, **options)
 
-    from superfeat.analyses import words_by_features
-    from superfeat.codebook import Codebook
+    from superfeat.index.codebook import Codebook
+    from superfeat.studies.analyses import words_by_features
 
     config = overlay(analysis.config, {"features_per_image": max(counts)})
     book = Codebook.open(codebook)

@@ -50,7 +50,7 @@ def verify(artefact: Path, as_json: bool) -> None:
     """Read all of ARTEFACT (features, a codebook, an index) and compare it with its checksums."""
     kind = _format(artefact)
     if kind == "superfeat-index":
-        from superfeat.index import Index
+        from superfeat.index.index import Index
 
         index = Index.open(artefact)
         progress = Progress("verifying", None, unit="files")
@@ -59,11 +59,11 @@ def verify(artefact: Path, as_json: bool) -> None:
         progress.done()
         counts = {"images": len(index), "files": progress.position}
     elif kind == "superfeat-codebook":
-        from superfeat.codebook import Codebook
+        from superfeat.index.codebook import Codebook
 
         counts = {"words": Codebook.open(artefact).words}
     else:
-        from superfeat.feature_store import FeatureStore
+        from superfeat.extraction.folder import FeatureStore
 
         store = FeatureStore(artefact)
         store.verify()
@@ -73,7 +73,7 @@ def verify(artefact: Path, as_json: bool) -> None:
 
 def _format(artefact: Path) -> str | None:
     """What the manifest says it is; None if there is none to read."""
-    from superfeat.store import read_json
+    from superfeat.storage.store import read_json
 
     manifest = read_json(artefact / "manifest.json") if (artefact / "manifest.json").is_file() else None
     return manifest.get("format") if isinstance(manifest, dict) else None
@@ -83,22 +83,22 @@ def _describe(artefact: Path) -> dict[str, Any]:
     """Facts of an artefact, without loading torch for our own formats."""
     kind = _format(artefact)
     if kind == "superfeat-index":
-        from superfeat.index import Index
+        from superfeat.index.index import Index
 
         return Index.open(artefact).info()
     if kind == "superfeat-codebook":
-        from superfeat.codebook import read_codebook_manifest
+        from superfeat.index.codebook import read_codebook_manifest
 
         return read_codebook_manifest(artefact)
     if (artefact / "manifest.json").is_file():
-        from superfeat.feature_store import FeatureStore
+        from superfeat.extraction.folder import FeatureStore
 
         store = FeatureStore(artefact)
         files = [file for file in artefact.iterdir() if file.is_file()]
         counts = {"images": len(store), "skipped": len(store.skipped), "features": sum(e.count for e in store.entries)}
         return {**store.manifest, **counts, "bytes": sum(file.stat().st_size for file in files)}
     if (artefact / "config.json").is_file():
-        from superfeat.store import read_json
+        from superfeat.storage.store import read_json
 
         facts: dict[str, Any] = read_json(artefact / "config.json")
         return facts

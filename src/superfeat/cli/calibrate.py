@@ -11,8 +11,8 @@ from superfeat.cli.terminal import SHOWN, json_option, print_result
 from superfeat.errors import DatasetError
 
 if TYPE_CHECKING:
-    from superfeat.calibration import Reliability
-    from superfeat.index import Index
+    from superfeat.index.index import Index
+    from superfeat.probability.model import Reliability
 
 PATH = click.Path(path_type=Path)
 
@@ -31,7 +31,7 @@ def calibrate(
 
     No photo is looked at again. Photos without a label are left out; a thing with one photo is a stranger to all.
     """
-    from superfeat.index import Index
+    from superfeat.index.index import Index
 
     if (labels is None) != reset or (reset and (dry_run or plot)):
         raise click.UsageError("give either LABELS.csv or --reset, the latter alone")
@@ -41,14 +41,14 @@ def calibrate(
 
 
 def _reset(index: "Index") -> dict[str, Any]:
-    from superfeat.calibrate import reset_calibration, shipped_calibration
+    from superfeat.probability.fit import reset_calibration, shipped_calibration
 
     changed = reset_calibration(index)
     return {"reset": changed, "calibrated": shipped_calibration(index) is not None}
 
 
 def _fit(index: "Index", labels: Path, dry_run: bool, plot: Path | None) -> dict[str, Any]:
-    from superfeat.calibrate import (
+    from superfeat.probability.fit import (
         calibrate,
         compare_index,
         origin_of,
@@ -57,7 +57,7 @@ def _fit(index: "Index", labels: Path, dry_run: bool, plot: Path | None) -> dict
         shipped_calibration,
         store_calibration,
     )
-    from superfeat.calibration import reliability
+    from superfeat.probability.model import reliability
 
     thing_of, missing = _read(index, labels)
     start = shipped_calibration(index)
@@ -65,7 +65,7 @@ def _fit(index: "Index", labels: Path, dry_run: bool, plot: Path | None) -> dict
     judged = {} if start is None else {"before": reliability(predict(start, fitted.results), fitted.results.labels)}
     judged["after"] = reliability(fitted.said, fitted.results.labels)
     if plot is not None:
-        from superfeat.plots import draw_curves
+        from superfeat.pages.plots import draw_curves
 
         draw_curves([reliability_panel(f"{index.path.name}, things left out", judged)], plot)
     if not dry_run:

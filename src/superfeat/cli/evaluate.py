@@ -15,10 +15,10 @@ from superfeat.errors import SuperfeatError
 from superfeat.settings import as_dict, overlay, parse_assignment
 
 if TYPE_CHECKING:
-    from superfeat.codebook import Codebook
     from superfeat.datasets.retrieval_set import RetrievalSet
-    from superfeat.evaluate import Evaluated
+    from superfeat.evaluation.run import Evaluated
     from superfeat.images import Photo
+    from superfeat.index.codebook import Codebook
 
 PATH = click.Path(path_type=Path)
 ANALYSED = 8  # photos
@@ -69,8 +69,8 @@ def evaluate(
     if dataset is None or output is None:
         raise click.UsageError("give a DATASET and --output; or --compare A B")
     from superfeat.datasets.benchmarks import read_benchmark
-    from superfeat.evaluate import evaluate as run_evaluation
-    from superfeat.extraction import keep_memory
+    from superfeat.evaluation.run import evaluate as run_evaluation
+    from superfeat.extraction.extract import keep_memory
     from superfeat.weights import carried_codebook, load_network
 
     keep_memory()
@@ -105,7 +105,7 @@ def _words(codebook: Path | None, photos: Sequence[str], config: EvaluateConfig)
     if config.method == "pooled":
         return ()
     if codebook is not None:
-        from superfeat.codebook import Codebook
+        from superfeat.index.codebook import Codebook
 
         return Codebook.open(codebook)
     if not photos:
@@ -131,7 +131,7 @@ def _distractors(folder: Path | None) -> "Sequence[Photo]":
 
 def _last(steps: "Iterator[Any]", follow: Follow) -> "Evaluated":
     """Shows how far a run is, and returns what came out."""
-    from superfeat.evaluate import Evaluated
+    from superfeat.evaluation.run import Evaluated
 
     for step in steps:
         if isinstance(step, Evaluated):
@@ -165,7 +165,7 @@ def _analyse(output: Path, weights: str, photos: Sequence[Path], config: Evaluat
 def _write_report(output: Path) -> str | None:
     """The report's path; None, with a note, where the extra that draws it is missing: the scores are there anyway."""
     from superfeat.errors import MissingExtraError
-    from superfeat.report import write_report
+    from superfeat.pages.report import write_report
 
     try:
         return str(write_report(output))
@@ -201,8 +201,8 @@ def _report(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _compare(first: Path, second: Path) -> dict[str, Any]:
-    from superfeat.evaluate import open_run
     from superfeat.evaluation.compare import compare
+    from superfeat.evaluation.run import open_run
 
     before, after = open_run(first), open_run(second)
     found = compare(before.scores, after.scores, (before.card, after.card))

@@ -58,8 +58,8 @@ def extract(
     flags |= {"upright": False if as_stored else None, "attention": "regions" if regions else None}
     config = overlay(config, {name: value for name, value in flags.items() if value is not None})
 
-    from superfeat.extraction import extract_to, keep_memory
-    from superfeat.feature_store import FeatureStore
+    from superfeat.extraction.extract import extract_to, keep_memory
+    from superfeat.extraction.folder import FeatureStore
     from superfeat.images import Skipped, list_photos
     from superfeat.weights import load_network
 
@@ -83,7 +83,7 @@ def extract(
 
 
 def _extract_result(output: Path, listing: "Listing", new: int) -> dict[str, Any]:
-    from superfeat.feature_store import FeatureStore, photo_stamp
+    from superfeat.extraction.folder import FeatureStore, photo_stamp
 
     store = FeatureStore(output)
     stamps = {photo.name: photo_stamp(photo.path) for photo in listing.photos}

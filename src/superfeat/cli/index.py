@@ -24,10 +24,10 @@ from superfeat.errors import SuperfeatError
 from superfeat.settings import overlay, parse_assignment
 
 if TYPE_CHECKING:
-    from superfeat.codebook import Codebook, Round
-    from superfeat.feature_store import FeatureStore
+    from superfeat.extraction.folder import FeatureStore
     from superfeat.images import Photo, Skipped
-    from superfeat.index import Added, Index
+    from superfeat.index.codebook import Codebook, Round
+    from superfeat.index.index import Added, Index
     from superfeat.weights import Network
 
 folder = click.Path(path_type=Path)
@@ -52,8 +52,8 @@ def codebook(
     workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn the words of a collection from FEATURES (a features folder), or import an asmk codebook.pkl."""
-    from superfeat.codebook import Codebook
-    from superfeat.feature_store import FeatureStore
+    from superfeat.extraction.folder import FeatureStore
+    from superfeat.index.codebook import Codebook
 
     if output.exists() and not overwrite:
         raise SuperfeatError(f"{output} exists already; choose another name or add --overwrite")
@@ -67,7 +67,7 @@ def codebook(
 
 def _train(store: "FeatureStore", config: CodebookConfig, output: Path, overwrite: bool, workers: int | None) -> None:
     """An interrupted training leaves its rounds in a folder beside the output and goes on from there."""
-    from superfeat.codebook import remove_work, train_codebook
+    from superfeat.index.codebook import remove_work, train_codebook
 
     work = output.with_name(f"{output.name}.partial")
     progress = Progress("learning words from", None, unit="features")
@@ -87,7 +87,7 @@ def _train(store: "FeatureStore", config: CodebookConfig, output: Path, overwrit
 
 
 def _codebook_result(output: Path) -> dict[str, Any]:
-    from superfeat.codebook import read_codebook_manifest
+    from superfeat.index.codebook import read_codebook_manifest
 
     manifest = read_codebook_manifest(output)
     facts = manifest.pop("facts")
@@ -159,7 +159,7 @@ def index(
 
 
 def _facts(output: Path) -> dict[str, Any]:
-    from superfeat.index import Index
+    from superfeat.index.index import Index
 
     return Index.open(output).facts
 
@@ -187,7 +187,7 @@ class _Run:
 
     def _open(self, facts: Mapping[str, Any], network: str | None, store: "FeatureStore | None" = None) -> "Index":
         """The index, made if it is not there, with the codebook given or one learned from `store`."""
-        from superfeat.index import Index
+        from superfeat.index.index import Index
 
         if (self.output / "manifest.json").is_file():
             return Index.open(self.output)
@@ -196,8 +196,8 @@ class _Run:
         return index
 
     def _codebook(self, store: "FeatureStore | None") -> "Codebook":
-        from superfeat.codebook import Codebook
-        from superfeat.indexing import suggest_words
+        from superfeat.index.build import suggest_words
+        from superfeat.index.codebook import Codebook
 
         if self.words is not None:
             return Codebook.open(self.words)
@@ -211,13 +211,13 @@ class _Run:
         return Codebook.open(self._learned)
 
     def import_inverted_file(self, path: Path) -> None:
-        from superfeat.indexing import index_inverted_file
+        from superfeat.index.build import index_inverted_file
 
         self._follow(index_inverted_file(self._open({}, None), path), None)
 
     def add_features(self, path: Path) -> None:
-        from superfeat.feature_store import FeatureStore
-        from superfeat.indexing import feature_facts, index_features
+        from superfeat.extraction.folder import FeatureStore
+        from superfeat.index.build import feature_facts, index_features
 
         store = FeatureStore(path)
         network = store.manifest.get("network", {}).get("digest")
@@ -229,12 +229,12 @@ class _Run:
     def add_photos(
         self, sources: tuple[str, ...], weights: str, extract: ExtractConfig, device: str, sync: bool
     ) -> None:
-        from superfeat.extraction import keep_memory
-        from superfeat.feature_store import FeatureStore
+        from superfeat.extraction.extract import keep_memory
+        from superfeat.extraction.folder import FeatureStore
         from superfeat.images import list_photos
-        from superfeat.indexing import index_photos, take_calibration, vanished
+        from superfeat.index.build import index_photos, take_calibration, vanished
         from superfeat.settings import as_dict
-        from superfeat.store import as_json
+        from superfeat.storage.store import as_json
         from superfeat.weights import find_weights, load_network
 
         keep_memory()
@@ -264,7 +264,7 @@ class _Run:
         self, beside: Path, network: "Network", photos: "list[Photo]", extract: ExtractConfig, device: str
     ) -> None:
         """Words can only be learned when there are features: they wait in a folder beside the index."""
-        from superfeat.extraction import extract_to
+        from superfeat.extraction.extract import extract_to
 
         progress = Progress("extracting", len(photos))
         for outcome in extract_to(beside, network, photos, extract, workers=self.workers, device=device):
@@ -284,7 +284,7 @@ class _Run:
         progress.done()
 
     def result(self) -> dict[str, Any]:
-        from superfeat.index import Index
+        from superfeat.index.index import Index
 
         index = Index.open(self.output)
         facts = index.info()
@@ -312,7 +312,7 @@ def _index_report(result: Mapping[str, Any]) -> Iterable[str]:
 @json_option
 def delete(index_folder: Path, names: tuple[str, ...], list_file: Any, as_json: bool) -> None:
     """Delete images by NAME from INDEX: all, or none if one is not there. `superfeat compact` frees their space."""
-    from superfeat.index import Index
+    from superfeat.index.index import Index
 
     listed = [line.rstrip("\r\n") for line in list_file] if list_file else []
     wanted = [*names, *(name for name in listed if name)]
@@ -328,7 +328,7 @@ def delete(index_folder: Path, names: tuple[str, ...], list_file: Any, as_json: 
 @json_option
 def compact(index_folder: Path, as_json: bool) -> None:
     """Rewrite INDEX without its deleted images and join small segments."""
-    from superfeat.index import Index
+    from superfeat.index.index import Index
 
     index = Index.open(index_folder)
     before = index.info()
@@ -344,7 +344,7 @@ def compact(index_folder: Path, as_json: bool) -> None:
 @json_option
 def merge(index_folder: Path, others: tuple[Path, ...], as_json: bool) -> None:
     """Take the images of OTHERS, made with the same codebook, into INDEX; one of the same name replaces."""
-    from superfeat.index import Index
+    from superfeat.index.index import Index
 
     index = Index.open(index_folder)
     taken = sum(index.merge(Index.open(other)) for other in others)

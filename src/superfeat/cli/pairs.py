@@ -41,7 +41,7 @@ def pairs_from_labels(
     """
     from superfeat.datasets.folders import read_folders
     from superfeat.datasets.labelled import read_labelled
-    from superfeat.extraction import default_workers, keep_memory
+    from superfeat.extraction.extract import default_workers, keep_memory
     from superfeat.geometry import pairs
 
     keep_memory()
@@ -71,7 +71,7 @@ def _pooled(weights: str, workers: int) -> "Vectors":
 
     def vectors(photos: Any) -> Any:
         from superfeat.config import ExtractConfig
-        from superfeat.extraction import EVERY_FEATURE, extract, pool_features
+        from superfeat.extraction.extract import EVERY_FEATURE, extract, pool_features
         from superfeat.weights import load_network
 
         config = ExtractConfig(features_per_image=EVERY_FEATURE, max_side=320, scales=(1.0,))

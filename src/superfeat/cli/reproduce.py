@@ -17,7 +17,7 @@ from superfeat.cli.terminal import Follow, json_option, print_result, workers_op
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
-    from superfeat.reproduce.catalogue import Reproduced
+    from superfeat.studies.reproduce.catalogue import Reproduced
 
 PATH = click.Path(path_type=Path)
 
@@ -44,7 +44,7 @@ def reproduce(
 
     `--size mini` takes minutes on drawn landmarks (or your photos); `--size paper` is the real recipe and data.
     """
-    from superfeat.reproduce.catalogue import choose
+    from superfeat.studies.reproduce.catalogue import choose
 
     if list_names:
         print_result(_catalogue(), as_json, _list)
@@ -52,10 +52,10 @@ def reproduce(
     chosen = choose(names)
     if not chosen or output is None:
         raise click.UsageError("give NAMES (or 'all') and --output; --list names them")
-    from superfeat.extraction import keep_memory
-    from superfeat.reproduce.catalogue import reproduce as measure
-    from superfeat.reproduce.sizes import read_size
-    from superfeat.reproduce.study import Study
+    from superfeat.extraction.extract import keep_memory
+    from superfeat.studies.reproduce.catalogue import reproduce as measure
+    from superfeat.studies.reproduce.sizes import read_size
+    from superfeat.studies.reproduce.study import Study
 
     keep_memory()
     follow = Follow()
@@ -92,7 +92,7 @@ def _command(
 
 def _write(found: "Reproduced", folder: Path, command: str) -> dict[str, Any]:
     """numbers.json, numbers.csv and picture.png; the paper's values stand beside ours."""
-    from superfeat.store import write_file, write_json
+    from superfeat.storage.store import write_file, write_json
 
     folder.mkdir(parents=True, exist_ok=True)
     outcome = found.outcome
@@ -125,7 +125,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def _draw(found: "Reproduced", path: Path) -> None:
-    from superfeat.plots import draw_bars, draw_curves, draw_matrices, draw_photos
+    from superfeat.pages.plots import draw_bars, draw_curves, draw_matrices, draw_photos
 
     outcome = found.outcome
     if outcome.photos:
@@ -148,8 +148,8 @@ def _lines(record: Mapping[str, Any]) -> Iterable[str]:
 
 def _write_page(folder: Path) -> None:
     """A page with all pictures that are there, what the paper says and what was found."""
-    from superfeat.reproduce.catalogue import NAMES
-    from superfeat.store import read_json, write_file
+    from superfeat.storage.store import read_json, write_file
+    from superfeat.studies.reproduce.catalogue import NAMES
 
     parts = []
     for record in (read_json(file) for name in NAMES if (file := folder / name / "numbers.json").is_file()):
@@ -189,8 +189,8 @@ def _end(result: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _catalogue() -> dict[str, Any]:
-    from superfeat.reproduce.catalogue import NAMES, NOT_MEASURED
-    from superfeat.reproduce.outcome import published
+    from superfeat.studies.reproduce.catalogue import NAMES, NOT_MEASURED
+    from superfeat.studies.reproduce.outcome import published
 
     return {"measured": {name: published(name)["title"] for name in NAMES}, "not measured": NOT_MEASURED}
 

@@ -14,8 +14,8 @@ from superfeat.settings import overlay, parse_assignment
 if TYPE_CHECKING:
     from superfeat.engine import Engine
     from superfeat.features import Features
-    from superfeat.places import Region
-    from superfeat.results_page import Asked
+    from superfeat.index.places import Region
+    from superfeat.pages.results import Asked
 
 BAR = 24  # characters of the longest bar: of certainty, or of the best score
 BOX_HELP = "Only this part of the photo: x,y,width,height in pixels of the upright photo, or as fractions up to 1."
@@ -73,7 +73,7 @@ def search(
     results = [{"query": one.name, "hits": [hit._asdict() for hit in one.answer.hits]} for one in asked]
     print_result({"index": str(index_folder), "results": results}, as_json, _report)
     if html is not None:
-        from superfeat.results_page import write_results_page
+        from superfeat.pages.results import write_results_page
 
         write_results_page(html, engine, asked)
         click.echo(f"look at {html}", err=True)
@@ -83,7 +83,7 @@ def _queries(engine: "Engine", queries: Iterable[str]) -> "Iterator[tuple[str, s
     for query in queries:
         path = Path(query)
         if (path / "manifest.json").is_file():
-            from superfeat.feature_store import FeatureStore
+            from superfeat.extraction.folder import FeatureStore
 
             yield from ((features.name, features) for features in FeatureStore(path))
         elif query in engine.index and (not path.exists() or not engine.knows_network):
@@ -111,7 +111,7 @@ def _fractions(engine: "Engine", query: "str | Path | Features", box: tuple[floa
 
 def _ask(engine: "Engine", queries: Iterable[str], box: tuple[float, ...] | None, **options: Any) -> "list[Asked]":
     """Answers to all queries that can be read; of the others the first is the error if none can."""
-    from superfeat.results_page import Asked
+    from superfeat.pages.results import Asked
 
     asked, failed = [], None
     for name, query in _queries(engine, queries):
@@ -166,7 +166,7 @@ def explain(
     """
     from superfeat.engine import Engine
     from superfeat.features import Features
-    from superfeat.pictures import draw_explanation, save_picture
+    from superfeat.pages.explanation import draw_explanation, save_picture
 
     engine = Engine.open(index_folder, weights=weights, workers=workers)
     (_, asked), *more = _queries(engine, [query])

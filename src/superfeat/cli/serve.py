@@ -57,7 +57,7 @@ def serve(
     from PIL import Image
 
     from superfeat.engine import Engine
-    from superfeat.extraction import keep_memory
+    from superfeat.extraction.extract import keep_memory
 
     keep_memory()
     if Image.MAX_IMAGE_PIXELS and max_pixels > 2 * Image.MAX_IMAGE_PIXELS:

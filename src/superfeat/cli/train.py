@@ -72,10 +72,10 @@ def train(
 
     Ctrl-C saves; the same command with --resume goes on, and ends with the same weights as if nothing had happened.
     """
-    from superfeat.extraction import default_workers, keep_memory
-    from superfeat.train import train as run_training
+    from superfeat.extraction.extract import default_workers, keep_memory
     from superfeat.training.data import Sources, require_readable, split_validation
     from superfeat.training.plan import plan_training, require_room
+    from superfeat.training.train import train as run_training
 
     keep_memory()
     settings = _read_recipe(recipe, weights, assignments)
@@ -110,10 +110,10 @@ def pretrain(
 
     RECIPE is fire-imagenet (the paper's), another name, or a TOML file. RUN/best is a network to train with.
     """
-    from superfeat.extraction import default_workers, keep_memory
-    from superfeat.pretrain import pretrain as run_pretraining
+    from superfeat.extraction.extract import default_workers, keep_memory
     from superfeat.training.data import Sources
     from superfeat.training.plan import require_room
+    from superfeat.training.pretrain import pretrain as run_pretraining
 
     keep_memory()
     settings = _read_recipe(recipe, weights, assignments)
@@ -143,7 +143,7 @@ def pretrain(
 @json_option
 def draw(output: Path, things: int, views: int, side: int, seed: int, as_json: bool) -> None:
     """Draw landmarks that are nobody's: buildings in changing light, weather and view, to train and test with."""
-    from superfeat.datasets.drawn import draw_folder
+    from superfeat.drawn import draw_folder
 
     progress = Progress("drawing", things * views)
     for file in draw_folder(output, things=things, views=views, seed=seed, max_side=side):

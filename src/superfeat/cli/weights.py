@@ -67,7 +67,7 @@ def convert(
 
 def _convert_to_onnx(network: "Network", output: Path, calibration: tuple[str, ...], overwrite: bool) -> None:
     from superfeat.images import list_photos
-    from superfeat.onnx import export_onnx, quantise_onnx
+    from superfeat.weights.onnx import export_onnx, quantise_onnx
 
     if not calibration:
         export_onnx(network, output, overwrite=overwrite)
@@ -113,10 +113,10 @@ def whiten(
     workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn the PCA-whitening of NETWORK from PHOTOS."""
-    from superfeat.extraction import keep_memory
+    from superfeat.extraction.extract import keep_memory
     from superfeat.images import list_photos
+    from superfeat.training.whiten import fit_whitening
     from superfeat.weights import load_network, save_network
-    from superfeat.whiten import fit_whitening
 
     if output.exists() and not overwrite:
         raise SuperfeatError(f"{output} exists already; choose another name or add --overwrite")

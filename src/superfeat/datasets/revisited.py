@@ -14,7 +14,7 @@ from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
 from superfeat.datasets.training_set import require_entries, require_inside, whole_numbers
 from superfeat.errors import DatasetError
 from superfeat.images import Box, Photo
-from superfeat.unpickle import read_pickle
+from superfeat.storage.unpickle import read_pickle
 
 KEYS = ("imlist", "qimlist", "gnd")
 TRUTH_KEYS = ("bbx", "easy", "hard")  # and perhaps junk

@@ -10,7 +10,7 @@ from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
 from superfeat.datasets.training_set import TrainingSet, require_entries, require_inside, whole_numbers
 from superfeat.errors import DatasetError
 from superfeat.images import Photo
-from superfeat.unpickle import read_pickle
+from superfeat.storage.unpickle import read_pickle
 
 NAME = "retrieval-SfM-120k"
 TRAINING_FILE = f"{NAME}.pkl"

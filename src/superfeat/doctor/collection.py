@@ -5,14 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from superfeat.doctor.checks import Check, as_size, guarded
 from superfeat.doctor.machine import ROOT, file_system, find_memory, is_network
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
-    from superfeat.index import Index
+    from superfeat.index.index import Index
 
 SAMPLE = 200  # photos whose files are looked for
 MANY_DELETED = 0.2  # of the stored images: worth rewriting
@@ -21,7 +19,7 @@ MANY_SEGMENTS = 16  # more than joining leaves by itself
 
 def check_index(path: Path, names: Mapping[str, bool], root: Path = ROOT) -> Iterator[Check]:
     """`names` are the weights that are known by name, and whether they are here."""
-    from superfeat.index import Index
+    from superfeat.index.index import Index
 
     try:
         index = Index.open(path)
@@ -86,8 +84,7 @@ def _check_network(index: "Index", names: Mapping[str, bool]) -> Iterator[Check]
 
 def _check_photos(index: "Index") -> Iterator[Check]:
     snapshot = index.snapshot()
-    parts = [segment.images[mask] for segment, mask in zip(snapshot.segments, snapshot.alive, strict=True)]
-    ids = np.concatenate([*parts, np.empty(0, np.int64)]).tolist()
+    ids = snapshot.ids().tolist()
     chosen = random.Random(0).sample(ids, min(SAMPLE, len(ids)))  # the same ones each time
     metas = index.meta(snapshot.names(chosen)).values()
     paths = [Path(meta["path"]) for meta in metas if isinstance(meta.get("path"), str)]
@@ -105,7 +102,7 @@ def _check_photos(index: "Index") -> Iterator[Check]:
 
 
 def _check_calibration(index: "Index") -> Iterator[Check]:
-    from superfeat.indexing import CALIBRATION
+    from superfeat.index.build import CALIBRATION
 
     if (index.path / CALIBRATION).is_file():
         yield Check("index calibration", "ok", "there: results come with probabilities")

@@ -39,7 +39,7 @@ def look_at_devices() -> dict[str, Any]:
 
 def look_at_workers() -> dict[str, Any]:
     """How many threads an extraction would take, and what each may need."""
-    from superfeat.extraction import BYTES_PER_WORKER, default_workers
+    from superfeat.extraction.extract import BYTES_PER_WORKER, default_workers
 
     return {"workers": default_workers(), "bytes_per_worker": BYTES_PER_WORKER}
 
@@ -65,7 +65,7 @@ def multiply(seconds: float = SECONDS) -> dict[str, Any]:
 
 def look_at_compiled_code() -> dict[str, Any]:
     """Where numba keeps its machine code for the next process, and whether it can."""
-    from superfeat.kernel import compiled
+    from superfeat.index.kernel import compiled
 
     folder = getattr(getattr(compiled(_nothing), "stats", None), "cache_path", None)
     if folder is None:
@@ -80,7 +80,7 @@ def _nothing() -> int:
 
 def look_at_weights() -> dict[str, Any]:
     """The cache, and which weights are here."""
-    from superfeat.contents import folder_bytes
+    from superfeat.storage.store import folder_bytes
     from superfeat.weights.named import NAMED, cache_folder, shipped_names
 
     folder = cache_folder()

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import superfeat
-from superfeat.codebook import Codebook
 from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.images import Photo
-from superfeat.index import Index
+from superfeat.index.codebook import Codebook
+from superfeat.index.index import Index
 from superfeat.settings import as_dict
-from superfeat.store import explained
+from superfeat.storage.store import explained
 from superfeat.weights import Network
 
 FORMAT = "superfeat-card"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from superfeat.errors import SuperfeatError
-from superfeat.metrics import paired_bootstrap
+from superfeat.evaluation.metrics import paired_bootstrap
 
 IGNORED = ("seconds", "software", "format", "version")  # that differ without changing what was measured
 WON = 0.01  # percent points of AP: less is neither won nor lost

@@ -9,8 +9,16 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
+from superfeat.evaluation.metrics import (
+    DEPTHS,
+    GRADES,
+    ns_score,
+    positive_ranks,
+    precision_recall_curve,
+    recall_at,
+    score,
+)
 from superfeat.images import Photo
-from superfeat.metrics import DEPTHS, GRADES, ns_score, positive_ranks, precision_recall_curve, recall_at, score
 
 RECALL_DEPTHS = (1, 10, 100, 1000)
 LEVELS = np.linspace(0, 1, 101)  # of recall, in a curve

@@ -7,7 +7,7 @@ from types import TracebackType
 import numpy as np
 
 from superfeat.evaluation.judge import Answer
-from superfeat.store import explained, sync_folder
+from superfeat.storage.store import explained, sync_folder
 
 NONE = -1  # in place of images that share no word with the query
 

@@ -11,19 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from superfeat.codebook import Codebook, Round, train_codebook, words_for
 from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.errors import DatasetError, StoreError
 from superfeat.evaluation.judge import Answer, answer, grades_of
-from superfeat.extraction import extract_to, pool_to
-from superfeat.feature_store import FeatureStore, photo_stamp
+from superfeat.extraction.extract import extract_to, pool_to
+from superfeat.extraction.folder import FeatureStore, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Box, Photo, Skipped
-from superfeat.index import Index
-from superfeat.indexing import feature_facts, index_features, index_photos
+from superfeat.index.build import feature_facts, index_features, index_photos
+from superfeat.index.codebook import Codebook, Round, train_codebook, words_for
+from superfeat.index.index import Index
 from superfeat.settings import as_dict
-from superfeat.store import explained
+from superfeat.storage.store import explained
 from superfeat.threads import all_cores
 from superfeat.weights import Network
 from superfeat.weights.named import cache_folder

@@ -16,7 +16,7 @@ from superfeat.errors import ConfigError, ImageError
 from superfeat.geometry.keypoints import KEYPOINTS, Keypoints, Kind, find_keypoints
 from superfeat.geometry.verify import LEAST_MATCHES, agreement_between
 from superfeat.images import Photo, Skipped, read_image
-from superfeat.store import write_file
+from superfeat.storage.store import write_file
 from superfeat.threads import in_order
 
 # Of 1600 pairs of strangers (a bridge, a town hall) one in 800 has 20 inliers by XFeat and none has 25.

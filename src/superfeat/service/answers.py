@@ -6,7 +6,7 @@ from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from superfeat.places import Region, require_region
+from superfeat.index.places import Region, require_region
 from superfeat.service.limits import MOST_HITS, MOST_LISTED
 from superfeat.service.problems import Problem
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 from superfeat.errors import ImageError
 from superfeat.images import read_image, register_heif
-from superfeat.index import Index
+from superfeat.index.index import Index
 from superfeat.service.cache import Recent
 from superfeat.service.limits import RENDERED_BYTES, Limits
 from superfeat.service.problems import Problem, no_such_photo
@@ -54,11 +54,10 @@ class Photos:
 
     def find(self, image: int) -> Known:
         """The image with this id."""
-        snapshot = self.index.snapshot()
-        place = snapshot.locate(image)
-        if place is None:
+        name = self.index.snapshot().name_of(image)
+        if name is None:
             raise no_such_photo(image)
-        return self.named(snapshot.segments[place[0]].names.names_of([place[1]])[place[1]], image)
+        return self.named(name, image)
 
     def named(self, name: str, image: int | None = None) -> Known:
         """The image of this name, and with this id if one is given: its name may have gone to another one since."""
@@ -71,14 +70,9 @@ class Photos:
     def page(self, offset: int, limit: int) -> tuple[int, list[tuple[int, str]]]:
         """How many images there are, and some of them in the order of their ids."""
         snapshot = self.index.snapshot()
-        ids: list[int] = []
-        total = 0
-        for segment, alive in zip(snapshot.segments, snapshot.alive, strict=True):
-            living = segment.images[alive]
-            first = max(0, offset - total)
-            ids += living[first : first + limit - len(ids)].tolist() if first < len(living) else []
-            total += len(living)
-        return total, list(zip(ids, snapshot.names(ids), strict=True)) if ids else []
+        every = snapshot.ids()
+        ids = every[offset : offset + limit].tolist()
+        return len(every), list(zip(ids, snapshot.names(ids), strict=True)) if ids else []
 
     def render(self, image: int, side: int) -> Rendered:
         """A JPEG of this photo, `side` pixels along its longer side at most."""

@@ -7,9 +7,9 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Form, Path, Query, Request, Response
 
 from superfeat.engine import Found
-from superfeat.explain import Explanation
+from superfeat.explain.explain import Explanation
 from superfeat.images import read_image
-from superfeat.pictures import draw_explanation
+from superfeat.pages.explanation import draw_explanation
 from superfeat.service.answers import (
     ERRORS,
     ExplainAnswer,

@@ -7,9 +7,9 @@ from typing import Annotated, NamedTuple
 from fastapi import Depends, Request
 
 from superfeat.engine import Answer, Engine
-from superfeat.explain import Explanation
+from superfeat.explain.explain import Explanation
 from superfeat.features import Features
-from superfeat.places import Region
+from superfeat.index.places import Region
 from superfeat.service.answers import Asked
 from superfeat.service.lanes import Lane
 from superfeat.service.limits import MOST_READERS, Limits

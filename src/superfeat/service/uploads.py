@@ -10,11 +10,11 @@ import unicodedata
 from pathlib import Path
 
 from superfeat.engine import Engine
-from superfeat.index import Added
+from superfeat.index.index import Added
 from superfeat.service.photos import Known, readable
 from superfeat.service.problems import Problem
 from superfeat.service.watch import Watch
-from superfeat.store import explained, write_file
+from superfeat.storage.store import explained, write_file
 
 FOLDER = "uploads"
 LONGEST, MOST_BYTES = 100, 180  # letters and bytes of a name: file systems take 255 bytes with the digest

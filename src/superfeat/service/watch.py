@@ -1,17 +1,14 @@
 """Takes in what other processes do to the index, a moment later."""
 
 import asyncio
-import contextlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from superfeat.contents import MANIFEST
 from superfeat.errors import SuperfeatError
-from superfeat.index import Index
+from superfeat.index.index import Index
 from superfeat.service.limits import WATCH_SECONDS
 
 logger = logging.getLogger("superfeat.service")
-Mark = list[tuple[str, int, int]]
 
 
 class Watch:
@@ -19,24 +16,15 @@ class Watch:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self._mark = self._look()
+        self._mark = index.stamp()
 
     def seen(self) -> None:
         """This process has changed the index, and knows what is in it. To be called while it holds the lock."""
-        self._mark = self._look()
-
-    def _look(self) -> Mark:
-        """Sizes and times of the files that every change touches."""
-        mark: Mark = []
-        for file in sorted([self.index.path / MANIFEST, *self.index.path.glob("journal-*")]):
-            with contextlib.suppress(OSError):
-                found = file.stat()
-                mark.append((file.name, found.st_size, found.st_mtime_ns))
-        return mark
+        self._mark = self.index.stamp()
 
     def check(self) -> None:
         """Refreshes if somebody else has changed the index."""
-        mark = self._look()
+        mark = self.index.stamp()
         if mark != self._mark:
             try:
                 self.index.refresh()

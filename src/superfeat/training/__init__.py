@@ -1,1 +1,1 @@
-"""The parts of training; the loop itself is superfeat.train."""
+"""The parts of training; the loop itself is superfeat.training.train."""

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from superfeat.config import DataConfig, Recipe
-from superfeat.datasets.drawn import draw_folder
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.labelled import read_labelled
 from superfeat.datasets.retrieval_set import RetrievalSet, each_photo_in_turn, read_gnd_json
 from superfeat.datasets.sfm120k import read_sfm120k, read_sfm120k_validation
 from superfeat.datasets.training_set import TrainingSet
+from superfeat.drawn import draw_folder
 from superfeat.errors import ConfigError, DatasetError, ImageError
 from superfeat.images import Photo, Skipped, read_image
 from superfeat.threads import in_order

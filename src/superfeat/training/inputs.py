@@ -14,7 +14,7 @@ from torch import Tensor
 from superfeat.errors import DatasetError, ImageError, StoreError
 from superfeat.images import Photo, limit, normalise, read_image
 from superfeat.nets.trunk import Normalisation
-from superfeat.store import explained, read_json, sync, sync_folder, write_json
+from superfeat.storage.store import explained, read_json, sync, sync_folder, write_json
 from superfeat.threads import in_order
 from superfeat.training.views import make_view
 

@@ -9,14 +9,14 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from superfeat.config import LossConfig
-from superfeat.losses import (
+from superfeat.nets.local import Local, pool
+from superfeat.nets.losses import (
     attention_correlation,
     distances_between,
     global_loss,
     loss_of_pairs,
     match,
 )
-from superfeat.nets.local import Local, pool
 
 Describe = Callable[[Tensor], Local]  # a batch of images of one size (or of their maps) -> local features
 # What is measured of each tuple, in this order; after them one number per super-feature ID: whether it was matched.

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from superfeat.errors import StoreError
-from superfeat.store import as_json, differences, explained, read_json, write_file, write_json, writer_lock
+from superfeat.storage.store import as_json, differences, explained, read_json, write_file, write_json, writer_lock
 from superfeat.training.ranks import Ranks
 from superfeat.weights import Network, save_network
 

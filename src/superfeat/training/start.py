@@ -13,8 +13,8 @@ from superfeat.errors import WeightsError
 from superfeat.images import Photo
 from superfeat.nets.fire import Fire
 from superfeat.training.inputs import PhotoInputs
+from superfeat.training.whiten import fit_whitening
 from superfeat.weights import Network, build_module, load_network
-from superfeat.whiten import fit_whitening
 
 NEW = "new"  # the name of no weights
 CALIBRATION_BATCHES, CALIBRATION_BATCH = 4, 16

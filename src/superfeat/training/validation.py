@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from superfeat.codebook import Codebook, train_codebook, words_for
 from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, ValidationConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
-from superfeat.extraction import extract
+from superfeat.evaluation.metrics import average_precision, mean_average_precision
+from superfeat.extraction.extract import extract
 from superfeat.features import Features
 from superfeat.images import Box, Photo
-from superfeat.index import Index
-from superfeat.metrics import average_precision, mean_average_precision
+from superfeat.index.codebook import Codebook, train_codebook, words_for
+from superfeat.index.index import Index
 from superfeat.weights import Network
 
 BATCH = 64  # images that share one wait for the disk

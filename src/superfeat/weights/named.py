@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from superfeat.errors import WeightsError
-from superfeat.store import explained
+from superfeat.storage.store import explained
 
 CHUNK = 1 << 20
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if known

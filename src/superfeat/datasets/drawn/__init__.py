@@ -1,5 +1,0 @@
-"""Drawn landmarks that we own: buildings and monuments made of numbers, seen by many cameras in all weathers."""
-
-from superfeat.datasets.drawn.drawing import draw, draw_folder
-
-__all__ = ["draw", "draw_folder"]

@@ -1,0 +1,1 @@
+"""Photos -> features, one Features per photo; and the folder that keeps them."""

@@ -1,0 +1,354 @@
+"""Photos -> features: decode, scale pyramid, network, strongest. One Features per photo, in the order given.
+
+Each scale of each photo is one task on one thread. So the result cannot depend on the number of workers, a single
+photo still uses all cores, and no more than `workers` maps are in memory at once.
+"""
+
+import collections
+import contextlib
+import ctypes
+import dataclasses
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int64, UInt8
+from torch import Tensor, nn
+
+from superfeat.config import ExtractConfig
+from superfeat.errors import ImageError, SuperfeatError
+from superfeat.extraction.folder import feature_writer, photo_stamp
+from superfeat.features import Features
+from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
+from superfeat.nets.local import Local
+from superfeat.settings import as_dict
+from superfeat.threads import all_cores, worker_pool
+from superfeat.weights import Network
+
+DECODERS = 2
+EVERY_FEATURE = 1 << 30
+MALLOC_ARENA_MAX, MALLOC_MMAP_MAX, MALLOC_TRIM_THRESHOLD = -8, -4, -1  # of glibc's mallopt
+BYTES_PER_WORKER = 2 << 30  # the trunk at scale 2.0 of 1024 x 1024 needs about 1.5 GB
+Photos = str | Path | Iterable[str | Path | Photo]
+Pixels = UInt8[np.ndarray, "height width 3"]
+
+
+class ScaleFeatures(NamedTuple):
+    """All features of one image at one scale."""
+
+    vectors: Float32[np.ndarray, "n dim"]
+    strengths: Float32[np.ndarray, "n"]
+    regions: Float32[np.ndarray, "n 4"] | None
+    maps: Float32[np.ndarray, "n height width"] | None
+    grid: tuple[int, int]
+
+
+def extract(
+    network: Network,
+    photos: Photos,
+    config: ExtractConfig = ExtractConfig(),  # noqa: B008 - frozen
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+    on_skip: Callable[[Skipped], None] | None = None,
+) -> Iterator[Features]:
+    """Yields the features of each photo. One that cannot be read is skipped: `on_skip` is told, or a warning given.
+
+    `photos` are paths, or one folder, glob pattern or list file. Raises ImageError only if no photo could be read.
+    """
+    done, reasons = 0, []
+    for outcome in _run(network, as_photos(photos), config, workers, device):
+        if isinstance(outcome, Features):
+            done += 1
+            yield outcome
+        else:
+            reasons.append(outcome)
+            if on_skip is None:
+                warnings.warn(f"skipped {outcome.name}: {outcome.reason}", stacklevel=2)
+            else:
+                on_skip(outcome)
+    _require_one(done, reasons)
+
+
+def extract_image(
+    network: Network, source: str | Path | bytes, config: ExtractConfig, *, name: str = "", workers: int | None = None,
+    device: str = "cpu",
+) -> Features:  # fmt: skip
+    """The features of one photo, given as a file or as its bytes: the same as `extract` gives. ImageError if none."""
+    require_device(device)
+    pixels = read_image(source, max_side=config.max_side, upright=config.upright, draft=config.draft)
+    with _runners(network, workers, device) as (module, runners, _):
+        pending = _start(module, network, pixels, config, runners, device)
+        return _finish(network, name, pending, config)
+
+
+def extract_to(
+    path: str | Path,
+    network: Network,
+    photos: Photos,
+    config: ExtractConfig = ExtractConfig(),  # noqa: B008 - frozen
+    *,
+    workers: int | None = None,
+    device: str = "cpu",
+) -> Iterator[Features | Skipped]:
+    """Extracts into a features folder, passing on each outcome as it is safe on disk. What is there is not redone."""
+    if config.attention == "maps":
+        raise SuperfeatError("attention maps are too large to store; keep 'regions', or take the maps from extract()")
+    yield from _extract_to(path, network, photos, config, {}, lambda features: features, workers, device)
+
+
+def pool_to(
+    path: str | Path, network: Network, photos: Photos, config: ExtractConfig, *, workers: int | None = None,
+    device: str = "cpu",
+) -> Iterator[Features | Skipped]:  # fmt: skip
+    """The same with one feature per image: its global vector (eq. 1), pooled over all features of all scales."""
+    every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None, attention="none")
+    yield from _extract_to(path, network, photos, every, {"pooled": True}, pool_features, workers, device)
+
+
+def pool_features(features: Features) -> Features:
+    """One feature: the L2-normalised sum of strength x vector."""
+    total = features.strengths.astype(np.float64) @ features.vectors.astype(np.float64)
+    vector = (total / max(float(np.linalg.norm(total)), 1e-12)).astype(np.float32)
+    one = np.ones(1, np.float32)
+    return dataclasses.replace(
+        features, vectors=vector[None], strengths=one, scales=one, ids=np.zeros(1, np.int32), regions=None, maps=None
+    )
+
+
+def _extract_to(
+    path: str | Path, network: Network, photos: Photos, config: ExtractConfig, more: Mapping[str, Any],
+    finish: Callable[[Features], Features], workers: int | None, device: str,
+) -> Iterator[Features | Skipped]:  # fmt: skip
+    facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config), **more}
+    reasons = []
+    with feature_writer(
+        path, json.loads(json.dumps(facts)), network.dim, regions=config.attention == "regions"
+    ) as writer:
+        every = {photo.name: photo for photo in as_photos(photos)}
+        stamps = {name: photo_stamp(photo.path) for name, photo in every.items()}
+        todo = [photo for name, photo in every.items() if not writer.has(name, stamps[name])]
+        for outcome in _run(network, todo, config, workers, device):
+            if isinstance(outcome, Features):
+                outcome = finish(outcome)
+                writer.add(outcome, stamps[outcome.name])
+            else:
+                writer.skip(outcome, stamps[outcome.name])
+                reasons.append(outcome)
+            yield outcome
+        writer.finish()
+        _require_one(sum(entry.skipped is None for entry in writer.entries.values()), reasons)
+
+
+def as_photos(photos: Photos) -> list[Photo]:
+    """Paths as they are given; a single string or path may be a folder, a glob pattern or a list."""
+    if isinstance(photos, (str, Path)):
+        return list_photos([photos]).photos
+    return [photo if isinstance(photo, Photo) else Photo(Path(photo), str(photo)) for photo in photos]
+
+
+def default_workers() -> int:
+    """One per core that this process may use, as far as memory allows."""
+    cores = all_cores()
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return min(cores, 4)
+    return max(1, min(cores, memory // BYTES_PER_WORKER))
+
+
+def keep_memory() -> None:
+    """Lets this process keep freed memory, up to 1 GB, for the next map: fewer page faults on Linux.
+
+    glibc gives large blocks back to the system at once, and every page that is taken again costs a fault. It is a
+    setting of the whole process, so the command line calls this and the library does not.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            libc = ctypes.CDLL(None)
+            for option, value in ((MALLOC_ARENA_MAX, 1), (MALLOC_MMAP_MAX, 0), (MALLOC_TRIM_THRESHOLD, 1 << 30)):
+                libc.mallopt(option, value)
+
+
+def _require_one(done: int, reasons: list[Skipped]) -> None:
+    if reasons and not done:
+        first = f"{reasons[0].name}: {reasons[0].reason}"
+        raise ImageError(f"none of the {len(reasons)} photos could be read (the first is {first})")
+
+
+def require_device(device: str) -> None:
+    """SuperfeatError if torch cannot work there."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise SuperfeatError(f"device '{device}' cannot be used here ({reason}); 'cpu' always can") from error
+
+
+def _run(
+    network: Network, photos: Iterable[Photo], config: ExtractConfig, workers: int | None, device: str
+) -> Iterator[Features | Skipped]:
+    """The pipeline: decoding runs ahead of the network, the network's tasks ahead of the selection."""
+    require_device(device)
+    decoding: collections.deque[tuple[Photo, Future[Pixels | Skipped]]] = collections.deque()
+    working: collections.deque[tuple[Photo, Skipped | _Pending]] = collections.deque()
+    coming = iter(photos)
+    with worker_pool(DECODERS) as decoders, _runners(network, workers, device) as (module, runners, count):
+        while True:
+            while len(decoding) < count + DECODERS and (photo := next(coming, None)) is not None:
+                decoding.append((photo, decoders.submit(_decode, photo, config)))
+            while decoding and len(working) <= count:
+                photo, decoded = decoding.popleft()
+                pixels = decoded.result()
+                if isinstance(pixels, Skipped):
+                    working.append((photo, pixels))
+                else:
+                    working.append((photo, _start(module, network, pixels, config, runners, device)))
+            if not working:
+                return
+            photo, pending = working.popleft()
+            yield pending if isinstance(pending, Skipped) else _finish(network, photo.name, pending, config)
+
+
+@contextlib.contextmanager
+def _runners(
+    network: Network, workers: int | None, device: str
+) -> Iterator[tuple[Callable[[Tensor], Local], ThreadPoolExecutor, int]]:
+    """The module, and the threads that run it, a scale at a time."""
+    module = network.fast if device == "cpu" else network.module.eval().to(device)
+    workers = 1 if device != "cpu" else workers or default_workers()
+    threads = torch.get_num_threads()
+    try:
+        with worker_pool(workers, lambda: torch.set_num_threads(1)) as runners:
+            yield module, runners, workers
+    finally:
+        torch.set_num_threads(threads)  # the workers' setting reaches parts of torch that all threads share
+
+
+def _decode(photo: Photo, config: ExtractConfig) -> Pixels | Skipped:
+    try:
+        return read_image(
+            photo.path, max_side=config.max_side, upright=config.upright, box=photo.box, draft=config.draft
+        )
+    except ImageError as error:
+        return Skipped(photo.name, str(error))
+
+
+class _Pending(NamedTuple):
+    image_size: tuple[int, int]
+    scales: list[float]
+    parts: "list[Future[ScaleFeatures]]"
+
+
+def _start(
+    module: Callable[[Tensor], Local],
+    network: Network,
+    pixels: Pixels,
+    config: ExtractConfig,
+    runners: ThreadPoolExecutor,
+    device: str,
+) -> "_Pending":
+    """Hands each scale of a decoded photo to the workers."""
+    height, width = pixels.shape[:2]
+    scales = [scale for scale in config.scales if min(scaled_size(height, width, scale)) >= 1]
+    image = torch.from_numpy(normalise(pixels, *network.normalisation)).unsqueeze(0).to(device)
+    recompute = network.module.recompute_scale
+    parts = [runners.submit(_run_scale, module, image, scale, recompute, config.attention) for scale in scales]
+    return _Pending((width, height), scales, parts)
+
+
+@torch.inference_mode()
+def _run_scale(
+    module: Callable[[Tensor], Local],
+    image: Float[Tensor, "1 3 height width"],
+    scale: float,
+    recompute: bool,
+    attention: str,
+) -> ScaleFeatures:
+    local = module(resize(image, scale, recompute))
+    regions = None if attention == "none" else find_regions(local).cpu().numpy()
+    maps = local.maps[0].cpu().numpy() if attention == "maps" and local.maps is not None else None
+    return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps, local.grid)
+
+
+def resize(image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool) -> Float[Tensor, "batch 3 h w"]:
+    """Bilinear without antialias. `recompute` takes the ratio of the rounded sizes as the scale, as HOW does."""
+    if scale == 1:
+        return image
+    return nn.functional.interpolate(
+        image, scale_factor=scale, mode="bilinear", align_corners=False, recompute_scale_factor=recompute
+    )
+
+
+def find_regions(local: Local) -> Float[Tensor, "n 4"]:
+    """Centroid x, y and standard deviation in x, y of each feature's attention, as fractions of the image."""
+    height, width = local.grid
+    device = local.vectors.device
+    x = ((torch.arange(width, device=device) + 0.5) / width).expand(height, width).flatten()
+    y = ((torch.arange(height, device=device) + 0.5) / height).unsqueeze(1).expand(height, width).flatten()
+    within = torch.tensor([width, height], device=device).float().square().mul(12).reciprocal()  # a place is a cell
+    places = torch.stack((x, y), dim=1)
+    if local.maps is None:
+        return torch.cat((places, within.sqrt().expand(len(places), 2)), dim=1)
+    maps = local.maps[0].flatten(1)
+    centroids = maps @ places
+    variances = maps @ places.square() - centroids.square()
+    return torch.cat((centroids, (variances.clamp(min=0) + within).sqrt()), dim=1)
+
+
+def strongest(
+    strengths: Float32[np.ndarray, "n"], counts: Sequence[int], config: ExtractConfig
+) -> Int64[np.ndarray, "kept"]:
+    """Which features are kept, strongest first: of each scale (`counts` features each, in turn), then over all.
+
+    A scale's strengths are its own: they grow as the scale shrinks, so that coarse scales fill a choice over all.
+    """
+    order = np.argsort(-strengths, kind="stable")
+    if config.features_per_scale is not None:
+        scale = np.repeat(np.arange(len(counts)), counts)[order]
+        within = np.empty(len(order), np.int64)  # place among its scale's
+        for number in range(len(counts)):
+            own = scale == number
+            within[own] = np.arange(own.sum())
+        order = order[within < config.features_per_scale]
+    return order[: config.features_per_image]
+
+
+def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "height width"]:
+    """The map of one feature; one that is a place attends to that place alone."""
+    if part.maps is not None:
+        return np.asarray(part.maps[number])
+    place = np.zeros(part.grid, np.float32)
+    place.flat[number] = 1
+    return place
+
+
+def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfig) -> Features:
+    """The features that are kept, strongest first; equal ones in the order of scale and ID."""
+    parts = [part.result() for part in pending.parts]
+    strengths = np.concatenate([part.strengths for part in parts]) if parts else np.empty(0, np.float32)
+    if network.config.method == "how" and len(strengths):
+        strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)
+    counts = [len(part.strengths) for part in parts]
+    chosen = strongest(strengths, counts, config)
+    ids = np.concatenate([np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, np.int32)])
+    scales = np.repeat(np.asarray(pending.scales, np.float32), counts)
+    vectors = np.concatenate([part.vectors for part in parts] or [np.empty((0, network.dim), np.float32)])
+    maps = regions = None
+    if config.attention != "none":
+        empty = np.empty((0, 4), np.float32)
+        regions = np.concatenate([part.regions for part in parts if part.regions is not None] or [empty])[chosen]
+    if config.attention == "maps":
+        owners = np.repeat(np.arange(len(parts)), counts)
+        maps = [_attention_map(parts[owners[index]], int(ids[index])) for index in chosen]
+    return Features(
+        name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps,
+        pending.image_size, network.digest,
+    )  # fmt: skip

@@ -1,0 +1,313 @@
+"""The codebook: the words of a collection. k-means by exact Lloyd rounds, and the assignment of features to words."""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Int32, Int64
+
+from superfeat.config import CodebookConfig
+from superfeat.errors import ConfigError, StoreError, SuperfeatError
+from superfeat.features import Features, require_vectors
+from superfeat.index.kernel import compiled
+from superfeat.index.nearest import nearest, prepare
+from superfeat.settings import as_dict
+from superfeat.storage.store import explained, read_array, read_json, write_file, write_folder, write_json, writer_lock
+from superfeat.threads import all_cores
+
+FORMAT = "superfeat-codebook"
+VERSION = 1
+POINTS_AT_ONCE = 1 << 16  # between two progress reports
+LEAST_FEATURES_PER_WORD = 4
+SPLIT = 1 / 1024  # how far the two halves of a split word move apart, as a share of its values
+
+Vectors = Float32[np.ndarray, "n dim"]
+Source = Iterable[Features | np.ndarray]
+
+
+class Codebook:
+    """Centroids, and which network's features they are for."""
+
+    def __init__(
+        self, centroids: np.ndarray, network: str | None = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        self.centroids: Vectors = require_vectors(centroids, "centroids").copy()
+        if not self.centroids.size:
+            raise SuperfeatError(f"a codebook needs at least one word; these centroids are {self.centroids.shape}")
+        self.centroids.flags.writeable = False
+        self.network = network
+        self.facts = dict(facts or {})
+
+    @property
+    def words(self) -> int:
+        return len(self.centroids)
+
+    @property
+    def dim(self) -> int:
+        return int(self.centroids.shape[1])
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of the centroids: the same words have the same digest wherever they come from."""
+        shape = f"{self.words} {self.dim} ".encode()
+        return hashlib.sha256(shape + np.asarray(self.centroids, "<f4").tobytes()).hexdigest()
+
+    @functools.cached_property
+    def _prepared(self) -> Any:
+        return prepare(self.centroids)
+
+    def assign(self, vectors: np.ndarray, count: int = 1, *, workers: int | None = None) -> Int32[np.ndarray, "n k"]:
+        """The `count` nearest words of each vector, nearest first; exact, equal distances to the lower word."""
+        vectors = require_vectors(vectors, "features", self.dim)
+        if count < 1:
+            raise SuperfeatError(f"each feature goes to 1 word or more, not to {count}")
+        return nearest(vectors, self._prepared, count, workers or all_cores())
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a codebook folder, whole or not at all."""
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "words": self.words,
+            "dim": self.dim,
+            "digest": self.digest,
+            "network": self.network,
+            "facts": self.facts,
+        }
+        centroids = io.BytesIO()
+        np.save(centroids, np.asarray(self.centroids, "<f4"))
+        text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+        files = {"centroids.npy": centroids.getvalue(), "manifest.json": text.encode()}
+        write_folder(Path(path), files, overwrite=overwrite)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Codebook":
+        """Reads a codebook folder and checks it, or imports the pickle of the reference implementation."""
+        folder = Path(path)
+        if folder.is_file():
+            from superfeat.index.asmk_import import read_codebook
+
+            return cls(read_codebook(folder))
+        manifest = read_codebook_manifest(folder)
+        centroids = read_array(folder / "centroids.npy", "<f4")
+        try:
+            codebook = cls(centroids, manifest["network"], manifest["facts"])
+        except SuperfeatError as error:
+            raise StoreError(f"{folder} is damaged: {error}") from error
+        if codebook.digest != manifest["digest"]:
+            raise StoreError(f"{folder} is damaged: its centroids are not those that were written; make it again")
+        return codebook
+
+
+def read_codebook_manifest(folder: Path) -> dict[str, Any]:
+    """What a codebook folder says of itself."""
+    manifest = read_json(folder / "manifest.json") if (folder / "manifest.json").is_file() else None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise StoreError(f"{folder} is not a codebook; make one with: superfeat codebook FEATURES -o {folder}")
+    if manifest.get("version") != VERSION:
+        raise StoreError(
+            f"{folder} has format version {manifest.get('version')}; this superfeat reads {VERSION}: upgrade it"
+        )
+    missing = [key for key in ("words", "dim", "digest", "network", "facts") if key not in manifest]
+    if missing:
+        raise StoreError(f"{folder / 'manifest.json'} is damaged: it has no '{missing[0]}'")
+    if not isinstance(manifest["facts"], dict) or not isinstance(manifest["network"], str | None):
+        raise StoreError(f"{folder / 'manifest.json'} is damaged: its values are not of the kinds that they should be")
+    return manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """How far training is: `done` of `points` in round `number` of `rounds` (0: taking the sample)."""
+
+    number: int
+    rounds: int
+    done: int
+    points: int
+
+
+def words_for(features: int, wanted: int) -> int:
+    """As many words as wanted, or as there are features for."""
+    return max(1, min(wanted, features // LEAST_FEATURES_PER_WORD))
+
+
+def train_codebook(
+    features: Source,
+    config: CodebookConfig = CodebookConfig(),  # noqa: B008 - frozen
+    *,
+    words: int | None = None,
+    seed: int | None = None,
+    work: str | Path | None = None,
+    workers: int | None = None,
+    on_progress: Callable[[Round], None] | None = None,
+) -> Codebook:
+    """k-means over a sample of the features: a FeatureStore, or any stream of Features or (n, dim) arrays.
+
+    The result depends on the features, their order and the settings alone, not on the number of threads. With `work`,
+    a folder, an interrupted training goes on from its last whole round. `words` and `seed` are short for settings.
+    """
+    short = {"words": words, "seed": seed}
+    config = dataclasses.replace(config, **{name: value for name, value in short.items() if value is not None})
+    report = on_progress or (lambda _: None)
+    with contextlib.ExitStack() as stack:
+        if work is None:
+            work = stack.enter_context(tempfile.TemporaryDirectory(prefix="superfeat-"))
+        folder = Path(work)
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(writer_lock(folder))
+        points, facts = _sample(features, config, folder, report)
+        return _lloyd(points, config, folder, facts, workers or all_cores(), report)
+
+
+# -- The sample: a reservoir in a file, so that memory stays bounded
+
+
+def _sample(
+    features: Source, config: CodebookConfig, folder: Path, report: Callable[[Round], None]
+) -> tuple[Vectors, dict[str, Any]]:
+    """Up to `points_per_word` points for each word, each feature with the same chance; taken once, then reused."""
+    settings = as_dict(config)
+    source = str(getattr(features, "path", "stream"))
+    if (folder / "sample.json").is_file():
+        facts: dict[str, Any] = read_json(folder / "sample.json")
+        if facts.get("settings") == settings and facts.get("source") == source:
+            return _map_points(folder, facts["points"], facts["dim"]), facts
+        raise StoreError(f"{folder} holds a training with other settings or features; remove it to start again")
+    most = config.words * config.points_per_word
+    random = np.random.default_rng(config.seed)
+    seen, networks, dim = 0, set(), 0
+    with explained(folder), (folder / "points.f4").open("w+b") as file:
+        for vectors, network in _stream(features):
+            dim = dim or vectors.shape[1]
+            networks.add(network)
+            require_vectors(vectors, "features", dim)
+            room = max(0, most - seen)
+            file.seek(min(seen, most) * dim * 4)
+            file.write(np.ascontiguousarray(vectors[:room], "<f4").tobytes())
+            late = vectors[room:]
+            places = random.integers(0, np.arange(seen + len(vectors) - len(late), seen + len(vectors)) + 1)
+            for row in np.flatnonzero(places < most):
+                file.seek(int(places[row]) * dim * 4)
+                file.write(np.ascontiguousarray(late[row], "<f4").tobytes())
+            seen += len(vectors)
+            report(Round(0, config.rounds, seen, 0))
+        file.flush()
+    points = min(seen, most)
+    _require_enough(seen, config.words)
+    if len(networks) > 1:
+        raise SuperfeatError("the features come from different networks; train a codebook from those of one")
+    facts = {"settings": settings, "source": source, "features": seen, "points": points, "dim": dim}
+    facts["network"] = networks.pop()
+    write_json(folder / "sample.json", facts)
+    return _map_points(folder, points, dim), facts
+
+
+def _stream(features: Source) -> Iterator[tuple[Vectors, str | None]]:
+    for one in features:
+        vectors = one.vectors if isinstance(one, Features) else one
+        yield require_vectors(vectors, "features"), one.network if isinstance(one, Features) else None
+
+
+def _require_enough(seen: int, words: int) -> None:
+    if seen < words:
+        most = 1 << max(0, (seen // 4).bit_length() - 1)
+        raise ConfigError(
+            f"a codebook of {words} words needs at least {words} features, and there are {seen}; "
+            f"extract more photos, or ask for fewer words (--words {most})"
+        )
+
+
+def _map_points(folder: Path, points: int, dim: int) -> Vectors:
+    path = folder / "points.f4"
+    with explained(path, "read"):
+        if path.stat().st_size < points * dim * 4:
+            raise StoreError(f"{path} is shorter than it was; remove {folder} to start again")
+        return np.asarray(np.memmap(path, "<f4", "r", 0, (points, dim)))
+
+
+# -- Lloyd's rounds
+
+
+def _lloyd(
+    points: Vectors, config: CodebookConfig, folder: Path, facts: Mapping[str, Any], workers: int,
+    report: Callable[[Round], None],
+) -> Codebook:  # fmt: skip
+    centroids, done, history = _resume(points, config, folder)
+    for number in range(done + 1, config.rounds + 1):
+        sums = np.zeros(centroids.shape)
+        counts, distortion = np.zeros(len(centroids), np.int64), 0.0
+        prepared = prepare(centroids)
+        for first in range(0, len(points), POINTS_AT_ONCE):
+            block = np.ascontiguousarray(points[first : first + POINTS_AT_ONCE])
+            owners = nearest(block, prepared, 1, workers)[:, 0]
+            distortion += _add_points(block, owners, centroids, sums, counts)
+            report(Round(number, config.rounds, first + len(block), len(points)))
+        empty = int((counts == 0).sum())
+        history.append({"distortion": distortion / len(points), "imbalance": _imbalance(counts), "empty": empty})
+        centroids = _move(centroids, sums, counts)
+        state = io.BytesIO()
+        np.save(state, centroids)
+        write_file(folder / f"round{number}.npy", state.getvalue())
+        write_json(folder / "rounds.json", history)
+        (folder / f"round{number - 1}.npy").unlink(missing_ok=True)
+    quality = {"rounds": history, **(history[-1] if history else {})}
+    described = {key: facts[key] for key in ("settings", "features", "points")}
+    return Codebook(centroids, facts["network"], {**described, "quality": quality})
+
+
+def _resume(points: Vectors, config: CodebookConfig, folder: Path) -> tuple[Vectors, int, list[dict[str, Any]]]:
+    """The centroids after the last whole round, or random points to begin with."""
+    history: list[dict[str, Any]] = read_json(folder / "rounds.json") if (folder / "rounds.json").is_file() else []
+    if history:
+        return read_array(folder / f"round{len(history)}.npy", "<f4"), len(history), history
+    chosen = np.random.default_rng(config.seed + 1).choice(len(points), config.words, replace=False)
+    return np.ascontiguousarray(points[np.sort(chosen)], np.float32), 0, []
+
+
+@compiled
+def _add_points(points: Any, owners: Any, centroids: Any, sums: Any, counts: Any) -> float:  # pragma: no cover
+    """Adds each point to its word's sum, in order; returns the sum of squared distances."""
+    total = 0.0
+    for point in range(len(points)):
+        word = owners[point]
+        counts[word] += 1
+        for axis in range(points.shape[1]):
+            value = np.float64(points[point, axis])
+            sums[word, axis] += value
+            total += (value - np.float64(centroids[word, axis])) ** 2
+    return total
+
+
+def _imbalance(counts: Int64[np.ndarray, "words"]) -> float:
+    """1 when all words have equally many points; how many times dearer a search is than with equal words."""
+    return float(len(counts) * np.square(counts.astype(np.float64)).sum() / max(counts.sum(), 1) ** 2)
+
+
+def _move(centroids: Vectors, sums: np.ndarray, counts: Int64[np.ndarray, "words"]) -> Vectors:
+    """Each word to the mean of its points; a word without points takes half of the largest remaining one."""
+    moved = centroids.copy()
+    filled = counts > 0
+    moved[filled] = (sums[filled] / counts[filled, None]).astype(np.float32)
+    left = counts.copy()
+    signs = np.where(np.arange(centroids.shape[1]) % 2 == 0, 1 + SPLIT, 1 - SPLIT).astype(np.float32)
+    for word in np.flatnonzero(~filled):
+        largest = int(left.argmax())
+        moved[word], moved[largest] = moved[largest] * signs, moved[largest] * (2 - signs)
+        left[word] = left[largest] // 2
+        left[largest] -= left[word]
+    return moved
+
+
+def remove_work(folder: Path) -> None:
+    """Takes the files of a finished training away."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,395 @@
+"""The living index: add, delete, compact, merge, search. Killed at any moment it holds what was acknowledged.
+
+Small changes are records in a journal, safe when the call returns. A full journal becomes a segment, small segments
+are joined, and the manifest that names them is replaced as a whole. docs/formats.md describes every byte.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superfeat.config import IndexConfig, SearchConfig
+from superfeat.errors import StoreError, SuperfeatError
+from superfeat.features import Features, ImageWords, Ranking, require_vectors
+from superfeat.index.codebook import Codebook
+from superfeat.index.contents import MANIFEST, SEGMENTS, Contents, load_contents, write_manifest
+from superfeat.index.journal import Record
+from superfeat.index.kernel import aggregate, binarise, normalise_residuals
+from superfeat.index.names import Image, require_json, require_name
+from superfeat.index.segments import Segment, join_segments, require_words, verify_segment
+from superfeat.index.snapshot import Snapshot
+from superfeat.index.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
+from superfeat.settings import overlay
+from superfeat.storage.store import as_json, folder_bytes, writer_lock
+from superfeat.threads import all_cores, run_all
+
+Query = Features | np.ndarray | ImageWords | str
+
+
+class Added(NamedTuple):
+    """What became of an image: its id, and whether it is `new`, took the place of an older one, or was there."""
+
+    name: str
+    id: int
+    outcome: str  # "new", "replaced" or "same"
+
+
+class Index:
+    """An inverted file of images on disk.
+
+    One process writes at a time; any number may read, each with the images that there were when it opened the index
+    (`refresh` brings it up to date). Methods may be called from several threads.
+    """
+
+    def __init__(self, path: Path, contents: Contents) -> None:
+        self.path = path
+        self._contents = contents
+        self._thread_lock = threading.RLock()
+        self._writing = False
+
+    # -- Make, open, describe
+
+    @classmethod
+    def create(
+        cls, path: str | Path, codebook: Codebook, config: IndexConfig = IndexConfig(),  # noqa: B008 - frozen
+        *, network: str | None = None, facts: Mapping[str, Any] | None = None,
+    ) -> "Index":  # fmt: skip
+        """A new, empty index in a folder of its own. `network` is a digest; by default the codebook's.
+
+        `facts` travel with the index: how its features were made.
+        """
+        folder = Path(path)
+        create_folder(folder, codebook, config, network or codebook.network, facts or {})
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Index":
+        """Opens an index for searching and changing."""
+        return cls(Path(path), load_contents(Path(path)))
+
+    def stamp(self) -> list[tuple[str, int, int]]:
+        """Name, size and time of the files that every change touches, by whatever process."""
+        found = []
+        for file in sorted([self.path / MANIFEST, *self.path.glob("journal-*")]):
+            with contextlib.suppress(OSError):
+                facts = file.stat()
+                found.append((file.name, facts.st_size, facts.st_mtime_ns))
+        return found
+
+    def refresh(self) -> None:
+        """Takes in what other processes have changed."""
+        with self._thread_lock:
+            self._contents = load_contents(self.path, self._contents)
+
+    @functools.cached_property
+    def codebook(self) -> Codebook:
+        """The words; they travel with the index."""
+        codebook = Codebook.open(self.path / "codebook")
+        if codebook.digest != self._contents.layout.codebook:
+            raise StoreError(f"{self.path / 'codebook'} is not the codebook that this index was made with")
+        return codebook
+
+    @property
+    def network(self) -> str | None:
+        """Digest of the network whose features are indexed; None as long as nobody said."""
+        network: str | None = self._contents.manifest["network"]
+        return network
+
+    @property
+    def config(self) -> IndexConfig:
+        """The settings it was made with."""
+        return overlay(IndexConfig(), self._contents.manifest["settings"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was said when it was made of how its features are made."""
+        return dict(self._contents.manifest["facts"])
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self._contents.find([name]))
+
+    def names(self) -> Iterator[str]:
+        """Of all images, in the order of their ids."""
+        return (image.name for _, image in self.snapshot().images())
+
+    def meta(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """What was noted with those of these images that there are, by name."""
+        return {name: as_json(image.meta) for name, (_, image) in self._contents.find(names).items()}
+
+    def id(self, name: str) -> int:
+        """The id of an image: it stays the same as long as the image is not replaced."""
+        return self._require(name)[0]
+
+    def _require(self, name: str) -> tuple[int, Image]:
+        found = self._contents.find([name])
+        if name not in found:
+            raise SuperfeatError(f"{self.path} has no image called {name}")
+        return found[name]
+
+    def info(self) -> dict[str, Any]:
+        """Counts, sizes, and how it was made."""
+        contents = self._contents
+        manifest = {key: contents.manifest[key] for key in ("format", "version", "kernel", "words", "dim")}
+        postings = sum(len(segment.postings.ids) for segment in contents.segments) + contents.tail_postings
+        images = len(contents)
+        stored = sum(map(len, contents.segments)) + len(contents.tail)
+        size = folder_bytes(self.path)
+        return {
+            **manifest,
+            "images": images,
+            "deleted": stored - images,
+            "segments": len(contents.segments),
+            "in_journal": len(contents.tail),
+            "postings": postings,
+            "words_per_image": round(postings / max(1, stored), 1),
+            "bytes": size,
+            "bytes_per_posting": round(size / max(1, postings), 2),
+            "settings": contents.manifest["settings"],
+            "facts": self.facts,
+            "network": self.network,
+            "codebook": contents.manifest["codebook"],
+        }
+
+    def verify(self) -> Iterator[str]:
+        """Reads everything and compares it with its checksums; yields each file found whole."""
+        contents = load_contents(self.path)
+        try:
+            yield from self._verify(contents)
+        except StoreError as error:
+            if is_current(self.path, contents):
+                raise
+            raise StoreError(f"{self.path} was changed while it was being verified; verify it again") from error
+
+    def _verify(self, contents: Contents) -> Iterator[str]:
+        if Codebook.open(self.path / "codebook").digest != contents.layout.codebook:
+            raise StoreError(f"{self.path / 'codebook'} is not the codebook that this index was made with")
+        yield "codebook"
+        for segment, facts in zip(contents.segments, contents.manifest["segments"], strict=True):
+            folder = self.path / SEGMENTS / facts["folder"]
+            yield from (f"{facts['folder']}/{name}" for name in verify_segment(segment, folder, facts))
+        names = [image.name for _, image in contents.snapshot().images()]
+        if len(set(names)) != len(names):
+            raise StoreError(f"{self.path} is damaged: two images have the same name")
+        yield str(contents.manifest["journal"])
+
+    # -- Images in and out
+
+    def snapshot(self) -> Snapshot:
+        """The images as they are now: a view that later changes do not touch."""
+        return self._contents.snapshot()
+
+    def words_of(self, name: str) -> ImageWords:
+        """The words and codes of an indexed image."""
+        return self.words_for(name, self.config.search)
+
+    def query(self, features: Features | np.ndarray, assignments: int | None = None) -> ImageWords:
+        """Features as the index sees them, each assigned to its nearest words (as many as a query takes)."""
+        count = self.config.search.assignments if assignments is None else assignments
+        if isinstance(features, Features):
+            self._require_network(features.network)
+            features = features.vectors
+        vectors = require_vectors(features, "features", self._contents.layout.dim)
+        words, sums = aggregate(vectors, self.codebook.assign(vectors, count), self.codebook.centroids)
+        codes = binarise(sums) if self._contents.layout.binary else normalise_residuals(sums)
+        return ImageWords(words, codes, self._contents.layout.codebook)
+
+    def _require_network(self, network: str | None) -> None:
+        if network is not None and self.network is not None and network != self.network:
+            raise SuperfeatError(
+                f"these features come from another network ({network[:12]}…) than those in {self.path} "
+                f"({self.network[:12]}…); extract them with the same weights"
+            )
+
+    def add(self, name: str, features: Features | np.ndarray, meta: Mapping[str, Any] | None = None) -> Added:
+        """Adds an image, safe on disk when this returns. The same again changes nothing; another one replaces it."""
+        (added,) = self.add_many([(name, features, meta)])
+        return added
+
+    def add_many(
+        self, images: Iterable[tuple[str, Features | np.ndarray | ImageWords, Mapping[str, Any] | None]],
+        *, batch: int = 1,
+    ) -> Iterator[Added]:  # fmt: skip
+        """Adds images, yielding each once it is safe; `batch` of them share one wait for the disk."""
+        waiting: dict[str, tuple[Features | np.ndarray | ImageWords, Mapping[str, Any] | None]] = {}
+        with self.writing():
+            for name, features, meta in images:
+                if name in waiting:
+                    yield from self._flush(waiting, batch > 1)
+                waiting[require_name(name)] = features, require_json(name, meta)
+                if len(waiting) >= batch:
+                    yield from self._flush(waiting, batch > 1)
+            yield from self._flush(waiting, batch > 1)
+
+    def _record(
+        self, name: str, features: Features | np.ndarray | ImageWords, meta: Mapping[str, Any] | None,
+        found: tuple[int, Image] | None, image: int,
+    ) -> tuple[Record | None, Added]:  # fmt: skip
+        """What the journal will say, or nothing if the image is there already."""
+        words = features if isinstance(features, ImageWords) else self.query(features, assignments=1)
+        words = require_words(words, self._contents.layout, f"the words of {name}")
+        content = _content(words)
+        if found is not None and (found[1].content, found[1].meta) == (content, meta or {}):
+            return None, Added(name, found[0], "same")
+        facts: dict[str, Any] = {"add": name, "id": image, "content": content}
+        if meta:
+            facts["meta"] = meta
+        if found is not None:
+            facts["replaces"] = [found[0]]
+        if isinstance(features, Features):
+            self._note_network(features.network)
+        record = Record(facts, words.words, words.codes)
+        return record, Added(name, image, "new" if found is None else "replaced")
+
+    def _note_network(self, network: str | None) -> None:
+        """The first features that say where they come from decide for the whole index."""
+        if self.network is None and network is not None:
+            manifest = {**self._contents.manifest, "network": network}
+            write_manifest(self.path, manifest)
+            self._contents.manifest = manifest
+
+    def _flush(self, waiting: dict[str, Any], bulk: bool) -> Iterator[Added]:
+        """Writes what is waiting."""
+        found = self._contents.find(list(waiting))
+        records: list[Record] = []
+        done: list[Added] = []
+        for name, (features, meta) in waiting.items():
+            image = self._contents.next_id + len(records)
+            record, added = self._record(name, features, meta, found.get(name), image)
+            records += [] if record is None else [record]
+            done.append(added)
+        if records:
+            self._contents = write_records(self.path, self._contents, records, bulk)
+        waiting.clear()
+        yield from done
+
+    def delete(self, names: str | Iterable[str]) -> int:
+        """Deletes images, all of them or, if one is not there, none; returns how many. `compact` frees their space."""
+        wanted = [names] if isinstance(names, str) else list(dict.fromkeys(names))
+        with self.writing():
+            found = self._contents.find(wanted)
+            ids = [found[name][0] if name in found else self._require(name)[0] for name in wanted]
+            if ids:
+                self._contents = write_records(self.path, self._contents, [Record({"delete": ids})], bulk=False)
+        return len(wanted)
+
+    def compact(self) -> None:
+        """Rewrites what holds deleted images and joins small segments; of a deleted image no byte is left."""
+        with self.writing():
+            for contents in compact(self.path, self._contents):
+                self._contents = contents
+
+    def merge(self, other: "Index") -> int:
+        """Takes in all images of another index with the same codebook; one of the same name replaces ours."""
+        theirs = other._contents
+        if theirs.layout != self._contents.layout:
+            raise SuperfeatError(f"{other.path} has another codebook or kernel than {self.path}; they cannot be merged")
+        self._require_network(other.network)
+        collections.deque(other.verify(), maxlen=0)  # damage must not get new checksums
+        with self.writing():
+            self._note_network(other.network)
+            snapshot = other.snapshot()
+            for segment, mask in zip(snapshot.segments, snapshot.alive, strict=True):
+                if mask.any():
+                    self._adopt(join_segments([segment], [mask]))
+        return len(snapshot)
+
+    def _adopt(self, segment: Segment) -> None:
+        """A segment with new ids in the place of its own; images of ours with the same names are deleted with it."""
+        replaced = [image for image, _ in self._contents.find([image.name for image in segment.names]).values()]
+        if self._contents.tail:
+            self._contents = seal(self.path, self._contents)
+        first = self._contents.next_id
+        ids = np.arange(first, first + len(segment), dtype=np.int64)
+        self._contents.kill(replaced)
+        self._contents = adopt(self.path, self._contents, dataclasses.replace(segment, images=ids))
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keeps other writers out; many changes inside one `with` need not take the lock each time."""
+        with self._thread_lock, contextlib.ExitStack() as stack:
+            if not self._writing:
+                stack.enter_context(writer_lock(self.path))
+                if not is_current(self.path, self._contents):
+                    self.refresh()
+                sweep(self.path, self._contents.manifest)
+                self._writing = True
+                stack.callback(setattr, self, "_writing", False)
+            try:
+                yield
+            except Exception:
+                with contextlib.suppress(SuperfeatError):
+                    self.refresh()  # what is in memory may be ahead of the disk
+                raise
+
+    # -- Search
+
+    def search(
+        self, query: Query, top: int | None = 100, *, only: Iterable[str] | None = None,
+        config: SearchConfig | None = None, table: np.ndarray | None = None, workers: int | None = None,
+    ) -> Ranking:  # fmt: skip
+        """The `top` images (None: all) for features, an (n, dim) array, or the name of an indexed image.
+
+        `only` limits the search to these names. `config` and `table` (a value for each Hamming distance) take the
+        place of the index's own settings for this search.
+        """
+        config = config or self.config.search
+        snapshot = self.snapshot()
+        masks = None if only is None else snapshot.masks(self._ids(snapshot, list(only)))
+        words = self.words_for(query, config, snapshot)
+        return snapshot.search(words, config, top=top, only=masks, table=table, workers=workers or all_cores())
+
+    def search_many(
+        self, queries: Sequence[Query], top: int | None = 100, *, config: SearchConfig | None = None,
+        workers: int | None = None,
+    ) -> list[Ranking]:  # fmt: skip
+        """One ranking per query, all over the same images; the queries are shared out over the cores."""
+        config = config or self.config.search
+        snapshot = self.snapshot()
+        words = [self.words_for(query, config, snapshot) for query in queries]
+        found: list[Ranking | None] = [None] * len(queries)
+
+        def work(number: int) -> None:
+            found[number] = snapshot.search(words[number], config, top=top)
+
+        run_all(work, list(range(len(queries))), workers or all_cores())
+        return [ranking for ranking in found if ranking is not None]
+
+    def scores(self, query: Query, names: Sequence[str], *, config: SearchConfig | None = None) -> np.ndarray:
+        """The scores of these images, in this order."""
+        ranking = self.search(query, None, only=names, config=config)
+        by_name = dict(zip(ranking.names, ranking.scores.tolist(), strict=True))
+        return np.asarray([by_name[name] for name in names], np.float64)
+
+    def words_for(self, query: Query, config: SearchConfig, snapshot: Snapshot | None = None) -> ImageWords:
+        """What a query is searched with: an indexed image by the words that are stored of it, one per feature."""
+        if isinstance(query, str):
+            snapshot = snapshot or self.snapshot()
+            words = snapshot.words_of(self._ids(snapshot, [query])[0])
+            assert words is not None
+            return words
+        return query if isinstance(query, ImageWords) else self.query(query, config.assignments)
+
+    def _ids(self, snapshot: Snapshot, names: Sequence[str]) -> list[int]:
+        ids = snapshot.find(names)
+        for name in names:
+            if name not in ids:
+                raise SuperfeatError(f"{self.path} has no image called {name}")
+        return [ids[name] for name in names]
+
+
+def _content(words: ImageWords) -> int:
+    """A digest of words and codes, as a signed 64-bit number."""
+    digest = hashlib.blake2b(np.asarray(words.words, "<i4").tobytes(), digest_size=8)
+    digest.update(np.ascontiguousarray(words.codes).tobytes())
+    return int.from_bytes(digest.digest(), "little", signed=True)

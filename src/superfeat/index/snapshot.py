@@ -1,0 +1,200 @@
+"""The images of an index at one moment, and the search over them. Searching changes nothing."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from superfeat.config import SearchConfig
+from superfeat.errors import SuperfeatError
+from superfeat.features import ImageWords, Ranking
+from superfeat.index.kernel import (
+    Best,
+    Selectivity,
+    accumulate,
+    accumulate_real,
+    accumulate_weighted,
+    best_images,
+    power_selectivity,
+    table_selectivity,
+)
+from superfeat.index.names import Image
+from superfeat.index.postings import count_images, weight_sums
+from superfeat.index.segments import Layout, Segment, build_segment, require_words
+from superfeat.threads import run_all
+
+Mask = Bool[np.ndarray, "_"]  # segments differ in length
+
+
+class Weights(NamedTuple):
+    """IDF: a weight for each word, and for each segment the norms of its images."""
+
+    words: Float64[np.ndarray, "words"]
+    norms: list[Float64[np.ndarray, "images"]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Segments in the order of their ids, and which of their images are alive."""
+
+    layout: Layout
+    segments: tuple[Segment, ...]
+    alive: tuple[Mask, ...]
+
+    def __len__(self) -> int:
+        return sum(int(mask.sum()) for mask in self.alive)
+
+    @classmethod
+    def in_memory(cls, layout: Layout, images: Sequence[ImageWords]) -> "Snapshot":
+        """Images that are nowhere on disk, with the ids 0, 1, 2 and so on."""
+        rows = [Image(str(number), 0, {}) for number in range(len(images))]
+        segment = build_segment(layout, range(len(images)), rows, [(one.words, one.codes) for one in images])
+        return cls(layout, (segment,), (np.ones(len(images), np.bool_),))
+
+    def ids(self) -> Int64[np.ndarray, "images"]:
+        """Of all living images, rising."""
+        living = (segment.images[mask] for segment, mask in zip(self.segments, self.alive, strict=True))
+        return np.concatenate([np.empty(0, np.int64), *living])
+
+    def words_of(self, image: int) -> ImageWords | None:
+        """The words of the living image with that id."""
+        place = self.locate(image)
+        return None if place is None else self.segments[place[0]].words_of(place[1])
+
+    def name_of(self, image: int) -> str | None:
+        """The name of the living image with that id."""
+        place = self.locate(image)
+        return None if place is None else self.segments[place[0]].names.names_of([place[1]])[place[1]]
+
+    def score_of(self, image: int, query: ImageWords, config: SearchConfig) -> float | None:
+        """The score of the living image with that id."""
+        if self.locate(image) is None:
+            return None
+        return float(self.search(query, config, only=self.masks([image])).scores[0])
+
+    def masks(self, ids: Sequence[int]) -> list[Mask]:
+        """Which images of each segment these living ones are, for a search among them alone."""
+        masks = [np.zeros(len(segment), np.bool_) for segment in self.segments]
+        for image in ids:
+            place = self.locate(image)
+            if place is not None:
+                masks[place[0]][place[1]] = True
+        return masks
+
+    def locate(self, image: int) -> tuple[int, int] | None:
+        """Segment and number within it of the living image with that id."""
+        for place, numbers in self._places(np.asarray([image], np.int64)).items():
+            number = int(numbers[0])
+            segment = self.segments[place]
+            if number < len(segment) and segment.images[number] == image and self.alive[place][number]:
+                return place, number
+        return None
+
+    def _places(self, ids: Int64[np.ndarray, "n"]) -> dict[int, Int64[np.ndarray, "k"]]:
+        """Ids by segment, as numbers within it; segments hold rising ranges of ids."""
+        firsts = [segment.images[0] for segment in self.segments]
+        places = np.searchsorted(firsts, ids, side="right") - 1
+        return {
+            int(place): np.searchsorted(self.segments[place].images, ids[places == place])
+            for place in np.unique(places[places >= 0])
+        }
+
+    def find(self, names: Sequence[str]) -> dict[str, int]:
+        """Ids of living images by name."""
+        found: dict[str, int] = {}
+        for segment, mask in zip(self.segments, self.alive, strict=True):
+            for number, image in segment.names.find(names).items():
+                if mask[number]:
+                    found[image.name] = int(segment.images[number])
+        return found
+
+    def images(self) -> Iterator[tuple[int, Image]]:
+        """All living images with their ids, in the order of these."""
+        for segment, mask in zip(self.segments, self.alive, strict=True):
+            for image, one, living in zip(segment.images.tolist(), segment.names, mask.tolist(), strict=True):
+                if living:
+                    yield image, one
+
+    def names(self, ids: Sequence[int] | Int64[np.ndarray, "n"]) -> list[str]:
+        """Names of living images, in the order of the ids given."""
+        wanted = np.asarray(ids, np.int64)
+        found: dict[int, str] = {}
+        for place, numbers in self._places(wanted).items():
+            images = self.segments[place].images
+            by_number = self.segments[place].names.names_of(numbers.tolist())
+            found |= {int(images[number]): name for number, name in by_number.items()}
+        return [found[int(image)] for image in wanted]
+
+    @functools.cached_property
+    def weights(self) -> Weights:
+        """Of the living images: log(images / images with the word)^2, and 1 for a word that no image has."""
+        counts = np.zeros(self.layout.words, np.int64)
+        for segment, mask in zip(self.segments, self.alive, strict=True):
+            counts += count_images(segment.postings, mask)
+        words = np.ones(self.layout.words)
+        seen = counts > 0
+        words[seen] = np.log(len(self) / counts[seen]) ** 2
+        sums = [weight_sums(segment.postings, words, len(segment)) for segment in self.segments]
+        return Weights(words, [np.sqrt(np.where(part > 0, part, 1.0)) for part in sums])
+
+    def search(
+        self, query: ImageWords, config: SearchConfig, *, top: int | None = None, only: Sequence[Mask] | None = None,
+        table: np.ndarray | None = None, workers: int = 1,
+    ) -> Ranking:  # fmt: skip
+        """The best `top` images (all, if None) among those of `only`; a `table` replaces alpha and threshold."""
+        if top is not None and top < 0:
+            raise SuperfeatError(f"top is {top}; it must be 0 or more, or None for all")
+        query = require_words(query, self.layout, "the query's words")
+        selectivity = self._selectivity(config, table)
+        masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))
+        found: list[Best | None] = [None] * len(self.segments)
+
+        def work(place: int) -> None:
+            found[place] = self._search_segment(place, query, config, selectivity, masks[place], top)
+
+        run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
+        return self._ranking(found, top)
+
+    def _selectivity(self, config: SearchConfig, table: np.ndarray | None) -> Selectivity:
+        if table is None:
+            return power_selectivity(self.layout.dim, config.alpha, config.threshold)
+        values = np.asarray(table, np.float64)
+        if not self.layout.binary or values.shape != (self.layout.dim + 1,) or not np.isfinite(values).all():
+            raise SuperfeatError(
+                f"a selectivity table needs {self.layout.dim + 1} finite numbers, one per Hamming distance, and an "
+                "index with the binary kernel"
+            )
+        return table_selectivity(values)
+
+    def _search_segment(
+        self, place: int, query: ImageWords, config: SearchConfig, selectivity: Selectivity, mask: Mask,
+        top: int | None,
+    ) -> Best:  # fmt: skip
+        segment, codes, words = self.segments[place], self.layout.for_scan(query.codes), query.words
+        weights = self.weights.words[words] if config.idf else np.ones(len(query))
+        norms = self.weights.norms[place] if config.idf else segment.norms
+        scale = 1.0
+        with segment.reading(words):
+            if not self.layout.binary:
+                alpha, threshold = config.alpha, config.threshold
+                sums = accumulate_real(segment.postings, words, codes, alpha, threshold, weights)
+            elif config.idf:
+                sums = accumulate_weighted(segment.postings, words, codes, selectivity, weights)
+            else:
+                sums = accumulate(segment.postings, words, codes, selectivity)
+                scale = selectivity.scale
+        total = float(weights.sum())
+        norm = np.sqrt(total) if total > 0 else 1.0
+        return best_images(sums, norms, mask, scale * norm, len(segment) if top is None else top)
+
+    def _ranking(self, found: Sequence[Best | None], top: int | None) -> Ranking:
+        parts = [(place, best) for place, best in enumerate(found) if best is not None]
+        if not parts:
+            return Ranking((), np.empty(0), np.empty(0, np.int64))
+        scores = np.concatenate([best.scores for _, best in parts])
+        ids = np.concatenate([self.segments[place].images[best.ids] for place, best in parts])
+        order = np.lexsort((ids, -scores))[:top]
+        return Ranking(tuple(self.names(ids[order])), scores[order], ids[order])

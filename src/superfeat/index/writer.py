@@ -1,0 +1,216 @@
+"""How an index changes on disk: records into the journal, the journal into a segment, segments into larger ones.
+
+Every step writes new files, syncs them, and then replaces the manifest as a whole; only then are the old files removed.
+Whatever a killed writer left behind is swept away by the next one.
+"""
+
+import collections
+import contextlib
+import shutil
+import tempfile
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from superfeat.config import IndexConfig
+from superfeat.errors import StoreError
+from superfeat.index.codebook import Codebook
+from superfeat.index.contents import (
+    FORMAT,
+    MANIFEST,
+    SEGMENTS,
+    VERSION,
+    Contents,
+    compact_groups,
+    next_join,
+    read_manifest,
+    write_manifest,
+)
+from superfeat.index.journal import HEADER, Record, append, new_journal
+from superfeat.index.segments import Segment, join_segments, verify_segment, write_segment
+from superfeat.settings import as_dict
+from superfeat.storage.store import explained, sync, sync_folder, umask
+
+JOURNAL, DEAD = "journal-{:06}", "dead-{:06}.npy"
+
+
+def create_folder(
+    folder: Path, codebook: Codebook, config: IndexConfig, network: str | None, facts: Mapping[str, Any]
+) -> None:
+    """An empty index, there whole or not at all."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreError(f"{folder} exists already; open it, or choose another name")
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made": uuid.uuid4().hex,  # tells it from another one that is made later at the same place
+        "words": codebook.words,
+        "dim": codebook.dim,
+        "kernel": config.kernel,
+        "codebook": codebook.digest,
+        "network": network,
+        "settings": as_dict(config),
+        "facts": dict(facts),
+        "segments": [],
+        "dead": None,
+        "journal": JOURNAL.format(0),
+        "next_id": 0,
+        "next_file": 1,
+    }
+    with explained(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+        try:
+            (beside / SEGMENTS).mkdir()
+            codebook.save(beside / "codebook")
+            new_journal(beside / manifest["journal"])
+            write_manifest(beside, manifest)
+            beside.chmod(0o777 & ~umask())
+            beside.rename(folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        sync_folder(folder.parent)
+
+
+def is_current(path: Path, contents: Contents) -> bool:
+    """Whether nobody else has changed the index since `contents` were read."""
+    with explained(path, "read"):
+        manifest = read_manifest(path)
+        return manifest == contents.manifest and (path / manifest["journal"]).stat().st_size == contents.end
+
+
+def sweep(path: Path, manifest: dict[str, Any]) -> None:
+    """Removes what the manifest does not name: the leavings of a killed writer."""
+    dead = manifest["dead"]
+    files = {manifest["journal"], dead["file"] if dead else None}
+    folders = {facts["folder"] for facts in manifest["segments"]}
+    with explained(path):
+        for pattern in ("journal-*", "dead-*", f".{MANIFEST}.*"):
+            for file in path.glob(pattern):
+                if file.name not in files:
+                    file.unlink(missing_ok=True)
+        for folder in (path / SEGMENTS).iterdir():
+            if folder.name not in folders and folder.name.isdigit():
+                shutil.rmtree(folder)
+
+
+def write_records(path: Path, contents: Contents, records: Sequence[Record], bulk: bool) -> Contents:
+    """Makes the records safe; returns the contents to go on with."""
+    for some in _parts(records, *contents.most_at_once()):
+        contents.end = append(path / contents.manifest["journal"], contents.end, some)
+        for record in some:
+            contents.apply(record)
+        if contents.tail_is_full(bulk):
+            contents = seal(path, contents)
+    return contents
+
+
+def _parts(records: Sequence[Record], most_images: int, most_postings: int) -> Iterator[list[Record]]:
+    """Each small enough to become a segment together with what is in the journal already."""
+    part: list[Record] = []
+    postings = 0
+    for record in records:
+        part.append(record)
+        postings += 0 if record.words is None else len(record.words)
+        if len(part) >= most_images or postings >= most_postings:
+            yield part
+            part, postings = [], 0
+    if part:
+        yield part
+
+
+def seal(path: Path, contents: Contents) -> Contents:
+    """The journal becomes a segment, and small segments are joined."""
+    number = contents.manifest["next_file"]
+    segments = list(contents.manifest["segments"])
+    tail = contents.tail_segment()
+    with _undone_on_failure(path):
+        if tail is not None:
+            segments.append(write_segment(tail, path / SEGMENTS / f"{number:06}"))
+        contents = _commit(path, contents, segments, number + 1, fresh_journal=True)
+    while (group := next_join(contents.segments, contents.alive, contents.layout)) is not None:
+        contents = join(path, contents, group)
+    return contents
+
+
+def join(path: Path, contents: Contents, group: slice) -> Contents:
+    """One segment in the place of several; their dead images are gone."""
+    number = contents.manifest["next_file"]
+    segments = list(contents.manifest["segments"])
+    parts, masks = contents.segments[group], contents.alive[group]
+    with _undone_on_failure(path):
+        for segment, facts in zip(parts, segments[group], strict=True):  # damage must not get new checksums
+            collections.deque(verify_segment(segment, path / SEGMENTS / facts["folder"], facts), maxlen=0)
+        if any(mask.any() for mask in masks):
+            joined = join_segments(parts, masks)
+            segments[group] = [write_segment(joined, path / SEGMENTS / f"{number:06}")]
+        else:
+            segments[group] = []
+        return _commit(path, contents, segments, number + 1)
+
+
+def compact(path: Path, contents: Contents) -> Iterator[Contents]:
+    """Yields the contents after each step; at the end nothing of a deleted image is left, and segments are full."""
+    if contents.tail:
+        contents = seal(path, contents)
+        yield contents
+    groups = compact_groups(contents.segments, contents.alive, contents.layout)
+    for group in reversed(groups):  # from the end, so that the places of the earlier ones stay
+        if group.stop - group.start > 1 or not contents.alive[group.start].all():
+            contents = join(path, contents, group)
+            yield contents
+    if contents.manifest["dead"] is not None or contents.end > HEADER.size:
+        contents = _commit(path, contents, list(contents.manifest["segments"]), contents.manifest["next_file"], True)
+        yield contents
+    sweep(path, contents.manifest)
+
+
+def adopt(path: Path, contents: Contents, segment: Segment) -> Contents:
+    """Takes in a segment whose ids follow the index's own."""
+    number = contents.manifest["next_file"]
+    with _undone_on_failure(path):
+        facts = write_segment(segment, path / SEGMENTS / f"{number:06}")
+        contents.next_id = int(segment.images[-1]) + 1
+        return _commit(path, contents, [*contents.manifest["segments"], facts], number + 1)
+
+
+def _commit(
+    path: Path, contents: Contents, segments: list[dict[str, Any]], number: int, fresh_journal: bool = False
+) -> Contents:
+    """Replaces the manifest: the one moment at which the change happens."""
+    old = contents.manifest
+    manifest = {**old, "segments": segments, "next_id": contents.next_id, "next_file": number + 2, "dead": None}
+    kept = {facts["folder"] for facts in segments}
+    dead = contents.dead(kept)
+    if len(dead):
+        manifest["dead"] = _write_dead(path, DEAD.format(number), dead)
+    if fresh_journal:
+        manifest["journal"] = JOURNAL.format(number + 1)
+        new_journal(path / manifest["journal"])
+    write_manifest(path, manifest)
+    new = Contents(path, manifest, contents)
+    with contextlib.suppress(StoreError):  # the next writer's sweep finds them
+        sweep(path, manifest)
+    return new
+
+
+def _write_dead(path: Path, name: str, dead: np.ndarray) -> dict[str, Any]:
+    with explained(path / name), (path / name).open("wb") as file:
+        np.save(file, dead)
+        sync(file)
+    return {"file": name, "count": len(dead), "crc32": zlib.crc32(dead.tobytes())}
+
+
+@contextlib.contextmanager
+def _undone_on_failure(path: Path) -> Iterator[None]:
+    """A full disk gets its space back at once."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            sweep(path, read_manifest(path))
+        raise

@@ -1,0 +1,1 @@
+"""What people look at: plots, sheets, reports and pages."""

@@ -1,0 +1,1 @@
+"""How likely a match is right: the model, its use in an index, and its fit to labels."""

@@ -1,0 +1,146 @@
+"""Is it the same thing? Rankings with a probability beside each score, by how strangers score in this collection."""
+
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from superfeat.config import SearchConfig
+from superfeat.errors import SuperfeatError
+from superfeat.features import ImageWords, Ranking
+from superfeat.index.index import Index, Query
+from superfeat.index.snapshot import Snapshot
+from superfeat.probability.model import (
+    Calibration,
+    Null,
+    adapt_null,
+    different_images,
+    evidence,
+    fit_null,
+    linked_share,
+    match_prior,
+)
+
+SAMPLE = 256  # images that show how strangers score: their 32640 pairs give its location to 0.03 deviations
+FOREIGN_IMAGES = 5  # that a background is worth where the codebook is another one than it was measured with
+STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads ids that follow each other evenly
+
+
+class Strangers(NamedTuple):
+    """Different images of a collection, as an index of their own, how they score with each other, and which share of
+    the pairs of images is linked in the sample that they were taken from.
+    """
+
+    images: Snapshot
+    null: Null
+    linked: float
+    sample: int  # images in it
+
+
+class _Measured(NamedTuple):
+    """What was measured, of which images as they were then."""
+
+    snapshot: "weakref.ref[Snapshot]"
+    ids: Int64[np.ndarray, "n"]
+    calibration: Calibration
+    strangers: Strangers
+
+
+_MEASURED: "weakref.WeakKeyDictionary[Index, _Measured]" = weakref.WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def judge_ranking(
+    index: Index, query: Query, calibration: Calibration | None, top: int | None = 20, *,
+    only: Iterable[str] | None = None, config: SearchConfig | None = None, workers: int | None = None,
+) -> tuple[Ranking, Float64[np.ndarray, "n"] | None]:  # fmt: skip
+    """The `top` images (None: all), and the probability of each to show the same thing; None without a calibration."""
+    config = config or index.config.search
+    names = None if only is None else list(dict.fromkeys(only))
+    words = index.words_for(query, config)
+    ranking = index.search(words, top, only=names, config=config, workers=workers)
+    if calibration is None:
+        return ranking, None
+    strangers = meet_strangers(index, calibration, config)
+    null = adapt_null(strangers.null, strangers.images.search(words, config).scores)
+    images = len(index) if names is None else len(names)
+    prior = match_prior(strangers.linked, strangers.sample, images)
+    return ranking, calibration.probability(evidence(ranking.scores, null), images, prior)
+
+
+def meet_strangers(index: Index, calibration: Calibration, config: SearchConfig | None = None) -> Strangers:
+    """How strangers score in this collection; measured once, and again when other images are in its sample."""
+    config = config or index.config.search
+    require_fitting(calibration, index, config)
+    snapshot = index.snapshot()
+    with _LOCK:
+        before = _MEASURED.get(index)
+        if before is not None and before.calibration != calibration:
+            before = None
+        if before is not None and before.snapshot() is snapshot:
+            return before.strangers
+        ids = sample_images(snapshot)
+        same = before is not None and np.array_equal(before.ids, ids)
+        found = before.strangers if before and same else measure_strangers(snapshot, ids, calibration, config)
+        _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, found)
+    return found
+
+
+def require_fitting(calibration: Calibration, index: Index, config: SearchConfig) -> None:
+    """SuperfeatError where scores are made in another way than those that the calibration was fitted to."""
+    origin = calibration.origin
+    if None not in (origin.network, index.network) and origin.network != index.network:
+        raise SuperfeatError(
+            f"the calibration is of another network ({str(origin.network)[:12]}…) than {index.path} "
+            f"({str(index.network)[:12]}…): fit one for it, or search without probabilities"
+        )
+    fitted = _settings(origin.kernel, origin.alpha, origin.threshold, False)
+    asked = _settings(index.config.kernel, config.alpha, config.threshold, config.idf)
+    if asked != fitted:
+        raise SuperfeatError(f"the calibration is for {fitted}, not for {asked}: fit one, or search without it")
+
+
+def _settings(kernel: str, alpha: float, threshold: float, idf: bool) -> str:
+    return f"the kernel {kernel}, alpha {alpha:g}, threshold {threshold:g} and {'idf' if idf else 'no idf'}"
+
+
+def sample_images(snapshot: Snapshot, count: int = SAMPLE) -> Int64[np.ndarray, "n"]:
+    """Ids of up to `count` living images, spread over all; an image that is added or deleted changes at most one."""
+    ids = snapshot.ids()
+    order = np.argsort(ids.astype(np.uint64) * STRIDE, kind="stable")[:count]
+    return np.asarray(ids[order], np.int64)
+
+
+def measure_strangers(
+    snapshot: Snapshot, ids: Int64[np.ndarray, "n"], calibration: Calibration, config: SearchConfig
+) -> Strangers:
+    """From the scores of these images with each other; one is kept of those that look like one thing."""
+    images = [words for words in map(snapshot.words_of, ids.tolist()) if words is not None]
+    background = background_for(calibration, snapshot.layout.codebook)
+    scores = score_pairs(snapshot, images, config)
+    kept = different_images(scores, background)
+    null = fit_null(scores[np.ix_(kept, kept)], background)
+    # In memory: so what is asked of a few images costs the same in a collection of any size.
+    different = Snapshot.in_memory(snapshot.layout, [images[number] for number in kept])
+    return Strangers(different, null, linked_share(scores, null), len(images))
+
+
+def background_for(calibration: Calibration, codebook: str) -> Null:
+    """What a calibration knows of strangers beforehand, in an index with this codebook."""
+    background = calibration.background
+    if codebook == calibration.origin.codebook:
+        return background
+    return background._replace(images=min(background.images, FOREIGN_IMAGES))
+
+
+def score_pairs(snapshot: Snapshot, images: Sequence[ImageWords], config: SearchConfig) -> Float64[np.ndarray, "n n"]:
+    """Scores of images with each other, as an index like this one gives them."""
+    small = Snapshot.in_memory(snapshot.layout, images)
+    scores = np.zeros((len(images), len(images)))
+    for number, image in enumerate(images):
+        ranking = small.search(image, config)
+        scores[number, ranking.ids] = ranking.scores
+    return scores

@@ -1,0 +1,1 @@
+"""Looking into networks, and measuring the tables of the paper again."""

@@ -1,0 +1,351 @@
+"""Networks as single .onnx files, for ONNX Runtime: export, load, and int8 for the trunk.
+
+The graph is written node by node. torch's own exporter takes dynamic sizes since 2.6 only, warns about packages that
+we do not use, and its output changes with its version; these networks are a dozen kinds of node.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib
+import itertools
+import json
+import logging
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor, nn
+
+from superfeat.errors import ImageError, MissingExtraError, StoreError, SuperfeatError, WeightsError
+from superfeat.images import normalise, read_image
+from superfeat.nets.fire import Fire
+from superfeat.nets.fused import fold_batch_norm
+from superfeat.nets.how import How
+from superfeat.nets.lit import ATTENTION_FLOOR, Lit
+from superfeat.nets.local import STRENGTH_FLOOR, Local
+from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
+from superfeat.nets.whitening import Whitening
+from superfeat.settings import as_dict
+from superfeat.storage.store import explained, write_file
+from superfeat.weights.network import Network, network_config
+
+FORMAT, VERSION = "superfeat-onnx", 1
+KEY = "superfeat"  # of our entry in the file's metadata_props
+OPSET, IR_VERSION = 17, 8  # the first with LayerNormalization; runtimes refuse files that are newer than they are
+TRUNK = "trunk/"  # names of the trunk's nodes begin so: what int8 may touch
+CALIBRATION_PHOTOS, CALIBRATION_SIDE = 32, 480
+Pixels = Float32[np.ndarray, "1 3 height width"]
+Shapes = dict[str, list[int | str]]
+
+
+def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> None:
+    """Writes the network as one .onnx file for images of any size, whole or not at all.
+
+    Input `image` (1, 3, height, width), normalised; outputs `vectors` (1, n, dim), `strengths` (1, n) and, for FIRe,
+    `maps` (1, n, h, w).
+    """
+    if not isinstance(network.module, nn.Module):
+        raise SuperfeatError("this network is an exported one already; export the network that it came from")
+    if not isinstance(network.module.trunk, ResNet):
+        raise SuperfeatError(f"only networks on a ResNet can be exported, not on {type(network.module.trunk).__name__}")
+    _prepare(path, overwrite)
+    write_file(path, _seal(_build(network.module), network, network.digest, network.provenance, "float32"))
+
+
+def quantise_onnx(
+    source: Path,
+    target: Path,
+    photos: Iterable[Path],
+    *,
+    images: int = CALIBRATION_PHOTOS,
+    max_side: int = CALIBRATION_SIDE,
+    overwrite: bool = False,
+) -> None:
+    """Writes an exported network again with its trunk in int8, ranges taken from the first `images` readable photos.
+
+    The stem, the sums with shortcuts and all that follows the trunk stay float32. The result is another network, with
+    a digest of its own: its features must not be mixed with those of the float32 one.
+    """
+    _prepare(target, overwrite)
+    network = load_onnx(source)
+    if network.module.precision != "float32":
+        raise SuperfeatError(f"{source} is int8 already; quantise the float32 export that it came from")
+    pixels = list(itertools.islice(_read_photos(photos, max_side, network.normalisation), images))
+    if not pixels:
+        raise ImageError("no photo to calibrate int8 on could be read; give a few dozen ordinary ones")
+    model = _quantise(source.read_bytes(), pixels)
+    digest = hashlib.sha256(model.SerializeToString()).hexdigest()
+    made = f"from {network.digest}, calibrated on {len(pixels)} photos at {max_side} px"
+    write_file(target, _seal(model, network, digest, {**network.provenance, "int8": made}, "int8"))
+
+
+def load_onnx(path: Path, *, threads: int = 1) -> "OnnxNetwork":
+    """Loads an exported network. One thread for each call, because extraction makes its calls from several."""
+    runtime = _package("onnxruntime")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise WeightsError(f"cannot read {path}: {error.strerror or error}") from error
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.enable_mem_pattern = False  # it keeps a plan for every image size ever seen
+    options.log_severity_level = 4  # what matters is raised
+    try:
+        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime's own types, which differ from version to version
+        reason = str(error).strip().splitlines()[0]
+        raise WeightsError(f"{path} is damaged or not an ONNX file ({reason}); export it again") from error
+    facts = _check_seal(session.get_modelmeta().custom_metadata_map.get(KEY), data, path)
+    return OnnxNetwork(OnnxModule(session, facts), network_config(facts["network"], path), facts["provenance"])
+
+
+class OnnxModule:
+    """A network in ONNX Runtime: one image -> Local, like the torch modules. Threads may share it."""
+
+    def __init__(self, session: Any, facts: dict[str, Any]) -> None:
+        self.session = session
+        self.digest: str = facts["digest"]
+        self.precision: str = facts["precision"]
+        self.dim: int = session.get_outputs()[0].shape[-1]
+        self.stride = 2 ** (facts["network"]["trunk"]["stages"] + 1)
+        self.recompute_scale = (How if facts["network"]["method"] == "how" else Fire).recompute_scale
+
+    def __call__(self, images: Float[Tensor, "1 3 height width"]) -> Local:
+        pixels = np.ascontiguousarray(images.detach().cpu().float().numpy())
+        vectors, strengths, *maps = map(torch.from_numpy, self.session.run(None, {"image": pixels}))
+        height, width = (-(-side // self.stride) for side in pixels.shape[2:])  # each halving rounds up
+        return Local(vectors, strengths, (height, width), maps[0] if maps else None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OnnxNetwork(Network):
+    """A network from an .onnx file. A float32 export keeps the digest of its origin, int8 has one of its own."""
+
+    module: OnnxModule  # type: ignore[assignment]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        return self.module.digest
+
+    @property
+    def dim(self) -> int:
+        return self.module.dim
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError("an .onnx network", "onnx") from error
+
+
+def _prepare(path: Path, overwrite: bool) -> None:
+    """Makes sure, before the long part, that the file may be written."""
+    if path.suffix != ".onnx":
+        raise SuperfeatError(f"{path} must end in .onnx: that is how it is recognised when it is loaded")
+    if path.exists() and not overwrite:
+        raise StoreError(f"{path} exists already; choose another name or ask to overwrite it")
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _seal(model: Any, network: Network, digest: str, provenance: dict[str, Any], precision: str) -> bytes:
+    """The model's bytes with our facts at the end, among them a checksum of all the rest.
+
+    Protobuf messages that are joined are read as one, so what was hashed stands in the file byte for byte.
+    """
+    graph: bytes = model.SerializeToString()
+    facts = {"format": FORMAT, "version": VERSION, "precision": precision, "digest": digest, "bytes": len(graph)}
+    facts |= {"network": as_dict(network.config), "provenance": provenance}
+    end = type(model)()
+    end.metadata_props.add(key=KEY, value=json.dumps({**facts, "checksum": _checksum(graph, facts)}))
+    sealed: bytes = graph + end.SerializeToString()
+    return sealed
+
+
+def _checksum(graph: bytes, facts: dict[str, Any]) -> str:
+    return hashlib.sha256(graph + json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _check_seal(text: str | None, data: bytes, path: Path) -> dict[str, Any]:
+    if text is None:
+        raise WeightsError(f"{path} was not exported by superfeat; export the network that it came from with superfeat")
+    try:
+        facts: dict[str, Any] = json.loads(text)
+        if facts["version"] != VERSION:
+            raise WeightsError(f"{path} has format {facts['version']}; this superfeat reads {VERSION}: upgrade it")
+        whole = facts.pop("checksum") == _checksum(data[: facts["bytes"]], facts)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise WeightsError(f"{path} is damaged or was changed after its export; export it again")
+    return facts
+
+
+class _Graph:
+    """Nodes in the order of work. Each call adds one and gives the name of its output."""
+
+    def __init__(self) -> None:
+        self.helper, self.arrays = _package("onnx.helper"), _package("onnx.numpy_helper")
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Any] = {}
+
+    def add(self, kind: str, *inputs: str | Tensor | np.ndarray[Any, Any], name: str = "", **attributes: Any) -> str:
+        name = name or f"{kind}_{len(self.nodes)}"
+        names = [part if isinstance(part, str) else self._constant(part) for part in inputs]
+        self.nodes.append(self.helper.make_node(kind, names, [name], name=name, **attributes))
+        return name
+
+    def _constant(self, value: Tensor | np.ndarray[Any, Any]) -> str:
+        """Named by its contents, so that the rounds of LIT share their weights."""
+        array = np.ascontiguousarray(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
+        name = hashlib.sha256(f"{array.shape} {array.dtype}".encode() + array.tobytes()).hexdigest()
+        self.constants.setdefault(name, self.arrays.from_array(array, name))
+        return name
+
+    def affine(self, x: str, layer: nn.Module) -> str:
+        assert isinstance(layer, (nn.Linear, Whitening))
+        return self.add("Gemm", x, layer.weight, layer.bias, transB=1)
+
+    def norm(self, x: str, layer: nn.LayerNorm) -> str:
+        return self.add("LayerNormalization", x, layer.weight, layer.bias, axis=-1, epsilon=layer.eps)
+
+    def relu(self, x: str) -> str:
+        return self.add("Relu", x, name=f"{x}/relu")
+
+    def convolution(self, x: str, name: str, conv: nn.Module, norm: nn.Module) -> str:
+        assert isinstance(conv, nn.Conv2d)
+        assert isinstance(norm, nn.BatchNorm2d)
+        shape = {"strides": conv.stride, "pads": [*conv.padding, *conv.padding], "kernel_shape": conv.kernel_size}
+        return self.add("Conv", x, *fold_batch_norm(conv, norm), name=TRUNK + name, **shape)
+
+
+@torch.no_grad()
+def _build(module: Fire | How) -> Any:
+    graph = _Graph()
+    x = _add_trunk(graph, module.trunk)  # type: ignore[arg-type]
+    outputs = _add_fire(graph, module, x) if isinstance(module, Fire) else _add_how(graph, module, x)
+    image, *results = (
+        graph.helper.make_tensor_value_info(name, elem_type=1, shape=shape)  # 1: float32
+        for name, shape in ({"image": [1, 3, "height", "width"]} | outputs).items()
+    )
+    constants = list(graph.constants.values())
+    whole = graph.helper.make_graph(graph.nodes, type(module).__name__, [image], results, constants)
+    opset = graph.helper.make_opsetid("", OPSET)
+    model = graph.helper.make_model(whole, opset_imports=[opset], ir_version=IR_VERSION, producer_name="superfeat")
+    _package("onnx.checker").check_model(model, full_check=True)
+    return model
+
+
+def _add_trunk(graph: _Graph, trunk: ResNet) -> str:
+    x = graph.relu(graph.convolution("image", "stem", trunk.conv1, trunk.bn1))
+    x = graph.add("MaxPool", x, name=f"{TRUNK}pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    for number, block in enumerate(trunk.blocks()):
+        y = graph.relu(graph.convolution(x, f"{number}/conv1", block.conv1, block.bn1))
+        y = graph.convolution(y, f"{number}/conv2", block.conv2, block.bn2)
+        if isinstance(block, Bottleneck):
+            y = graph.convolution(graph.relu(y), f"{number}/conv3", block.conv3, block.bn3)
+        if block.downsample is not None:
+            x = graph.convolution(x, f"{number}/shortcut", *block.downsample)
+        x = graph.relu(graph.add("Add", y, x, name=f"{TRUNK}{number}"))
+    return x
+
+
+def _add_how(graph: _Graph, module: How, x: str) -> Shapes:
+    dim = module.trunk.channels
+    strengths = graph.add("ReduceL2", x, axes=[1], keepdims=0)
+    graph.add("Reshape", strengths, np.array([1, -1]), name="strengths")
+    if module.whitening is not None:
+        dim = len(module.whitening.bias)
+        x = graph.add("Conv", x, module.whitening.weight[:, :, None, None], module.whitening.bias)
+    smooth = graph.add("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=0)
+    graph.add("Transpose", graph.add("Reshape", smooth, np.array([1, dim, -1])), name="vectors", perm=[0, 2, 1])
+    return {"vectors": [1, "n", dim], "strengths": [1, "n"]}
+
+
+def _add_fire(graph: _Graph, module: Fire, x: str) -> Shapes:
+    count, dim = module.lit.templates.shape
+    raw, attention = _add_lit(graph, module.lit, x)
+    squares = graph.add("Add", graph.add("ReduceSumSquare", raw, axes=[1], keepdims=0), torch.tensor([STRENGTH_FLOOR]))
+    graph.add("Unsqueeze", graph.add("Sqrt", squares), np.array([0]), name="strengths")
+    if module.whitening is not None:
+        dim = len(module.whitening.bias)
+        raw = graph.affine(raw, module.whitening)
+    graph.add("Unsqueeze", raw, np.array([0]), name="vectors")
+    grid = graph.add("Concat", np.array([1, count]), graph.add("Shape", x, start=2), axis=0)
+    graph.add("Reshape", graph.add("Transpose", attention, perm=[1, 0]), grid, name="maps")
+    return {"vectors": [1, count, dim], "strengths": [1, count], "maps": [1, count, "map_height", "map_width"]}
+
+
+def _add_lit(graph: _Graph, lit: Lit, x: str) -> tuple[str, str]:
+    """Super-features (templates, dim) and the last attention (places, templates).
+
+    The projections of queries and keys are one matrix, applied to the places once: (LN(Q) W_q) (x W_k)^T =
+    LN(Q) (x W_k W_q^T)^T. Of all forms this is the fastest up to 512 pixels; docs/onnx.md has the measurements.
+    """
+    flat = graph.add("Transpose", graph.add("Reshape", x, np.array([lit.key.in_features, -1])), perm=[1, 0])
+    places = graph.norm(flat, lit.norm_inputs)
+    scorer = lit.key.weight.double().T @ lit.query.weight.double() / lit.query.in_features**0.5
+    keys, values = graph.add("MatMul", places, scorer.float()), graph.add("MatMul", places, lit.value.weight.T)
+    state, attention = graph.add("Identity", lit.templates), ""
+    for _ in range(lit.rounds):
+        logits = graph.add("Gemm", keys, graph.norm(state, lit.norm_templates), transB=1)
+        alpha = graph.add("Add", graph.add("Softmax", logits, axis=1), torch.tensor([ATTENTION_FLOOR]))
+        attention = graph.add("Div", alpha, graph.add("ReduceSum", alpha, np.array([0]), keepdims=1))
+        gathered = graph.add("Gemm", attention, values, transA=1)
+        state = _add_gru(graph, lit.gru, gathered, state) if lit.gru else graph.add("Add", state, gathered)
+        widen, _, narrow = lit.mlp
+        inside = graph.relu(graph.affine(graph.norm(state, lit.norm_mlp), widen))
+        state = graph.add("Add", state, graph.affine(inside, narrow))
+    return state, attention
+
+
+def _add_gru(graph: _Graph, gru: nn.GRUCell, x: str, state: str) -> str:
+    """torch.nn.GRUCell: its weights hold the gates for reset, update and the new state one after the other."""
+    come, past = (
+        [graph.add("Gemm", source, *gate, transB=1) for gate in zip(weight.chunk(3), bias.chunk(3), strict=True)]
+        for source, weight, bias in ((x, gru.weight_ih, gru.bias_ih), (state, gru.weight_hh, gru.bias_hh))
+    )
+    reset, update = (graph.add("Sigmoid", graph.add("Add", come[gate], past[gate])) for gate in (0, 1))
+    new = graph.add("Tanh", graph.add("Add", come[2], graph.add("Mul", reset, past[2])))
+    return graph.add("Add", new, graph.add("Mul", update, graph.add("Sub", state, new)))
+
+
+def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[Pixels]:
+    for photo in photos:
+        with contextlib.suppress(ImageError):
+            yield normalise(read_image(photo, max_side=max_side), *normalisation)[None]
+
+
+def _quantise(data: bytes, pixels: list[Pixels]) -> Any:
+    """The model with its trunk's convolutions in int8.
+
+    Weights have 7 bits (reduce_range): on processors without VNNI, products of full 8 bits overflow 16-bit sums,
+    silently. The stem gains little from int8 and loses most. Only min-max calibration takes photos of several sizes.
+    """
+    onnx, quantiser = _package("onnx"), _package("onnxruntime.quantization")
+    model = onnx.load_model_from_string(data)
+    stem = (f"{TRUNK}stem", f"{TRUNK}stem/relu")
+    names = [node.name for node in model.graph.node if node.name.startswith(TRUNK) and node.name not in stem]
+    model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")  # else it warns
+    inputs = iter([{"image": image} for image in pixels])
+    settings = {"op_types_to_quantize": ["Conv", "Relu"], "nodes_to_quantize": names, "per_channel": True}
+    settings |= {"activation_type": quantiser.QuantType.QUInt8, "weight_type": quantiser.QuantType.QInt8}
+    with tempfile.TemporaryDirectory(prefix="superfeat-int8-") as folder, contextlib.ExitStack() as undo:
+        handler = logging.NullHandler()  # else its logging.info() sets up logging for the whole program
+        logging.root.addHandler(handler)
+        undo.callback(logging.root.removeHandler, handler)
+        before, after = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
+        onnx.save(model, before)
+        reader = SimpleNamespace(get_next=lambda: next(inputs, None))
+        quantiser.quantize_static(str(before), str(after), reader, reduce_range=True, **settings)
+        model = onnx.load(after)
+    del model.metadata_props[:]
+    return model
