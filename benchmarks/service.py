@@ -36,7 +36,7 @@ from superfeat.config import CodebookConfig, ExtractConfig
 from superfeat.drawn import draw_folder
 from superfeat.extraction.extract import extract
 from superfeat.images import list_photos
-from superfeat.index.build import index_photos
+from superfeat.index.build import add_photos
 from superfeat.index.codebook import train_codebook
 from superfeat.settings import as_dict
 from superfeat.storage.store import as_json
@@ -90,7 +90,7 @@ class Work:
         codebook = train_codebook(sample, CodebookConfig(words=256 if weights is None else 16, rounds=3))
         facts = as_json({"extract": as_dict(CONFIG), "weights": str(Path(source).absolute())})
         index = Index.create(self.index, codebook, network=network.digest, facts=facts)
-        for _ in index_photos(index, network, listed, CONFIG):
+        for _ in add_photos(index, network, listed, CONFIG):
             pass
         self.names = list(index.names())
         uploads = [path.read_bytes() for path in more]

@@ -20,7 +20,7 @@ from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig
 from superfeat.engine import Engine
 from superfeat.extraction.extract import extract
 from superfeat.images import list_photos
-from superfeat.index.build import CALIBRATION, index_photos
+from superfeat.index.build import CALIBRATION, add_photos
 from superfeat.index.codebook import train_codebook
 from superfeat.index.index import Index
 from superfeat.probability.model import Calibration, Null, Origin
@@ -70,7 +70,7 @@ def make_index(folder: Path, photos: int = PHOTOS, *, calibrated: bool = False) 
     codebook = train_codebook(extract(network, listed, CONFIG, workers=1), CodebookConfig(words=16, rounds=2))
     facts = as_json({"extract": as_dict(CONFIG), "weights": str(weights)})
     index = Index.create(folder / "index", codebook, SETTINGS, network=network.digest, facts=facts)
-    assert len(list(index_photos(index, network, listed, CONFIG, workers=1))) == photos
+    assert len(list(add_photos(index, network, listed, CONFIG, workers=1))) == photos
     if calibrated:
         calibrate(index)
     return folder / "index"

@@ -11,6 +11,7 @@ _HOMES = {
     "CodebookConfig": "config",
     "ExtractConfig": "config",
     "FeatureStore": "extraction.folder",
+    "Engine": "engine",
     "Features": "features",
     "ImageWords": "features",
     "Index": "index.index",
@@ -21,6 +22,7 @@ _HOMES = {
     "SuperfeatError": "errors",
     "extract": "extraction.extract",
     "extract_to": "extraction.extract",
+    "index_photos": "index.make",
     "load_network": "weights",
     "save_network": "weights",
     "train_codebook": "index.codebook",
@@ -28,6 +30,7 @@ _HOMES = {
 __all__ = [
     "Codebook",
     "CodebookConfig",
+    "Engine",
     "ExtractConfig",
     "FeatureStore",
     "Features",
@@ -41,6 +44,7 @@ __all__ = [
     "__version__",
     "extract",
     "extract_to",
+    "index_photos",
     "load_network",
     "save_network",
     "train_codebook",
@@ -48,12 +52,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, SearchConfig
+    from superfeat.engine import Engine
     from superfeat.errors import SuperfeatError
     from superfeat.extraction.extract import extract, extract_to
     from superfeat.extraction.folder import FeatureStore
     from superfeat.features import Features, ImageWords, Ranking
     from superfeat.index.codebook import Codebook, train_codebook
     from superfeat.index.index import Index
+    from superfeat.index.make import index_photos
     from superfeat.weights import Network, load_network, save_network
 
 

@@ -6,6 +6,8 @@ from typing import Literal
 from superfeat.errors import ConfigError
 from superfeat.settings import nearest_name, require
 
+DEFAULT_WEIGHTS = "fire-landmarks-1"  # what is used where nobody says
+DEFAULT_PROFILE = "fast"
 WHITENED_DIM = 128
 WHITENING_IMAGES = 5000
 

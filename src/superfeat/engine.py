@@ -221,9 +221,9 @@ class Engine:
     def add(self, name: str, path: Path) -> Added:
         """Looks at the photo at `path` and adds it under `name`; one that was there is replaced."""
         from superfeat.images import Photo as Listed
-        from superfeat.index.build import index_photos
+        from superfeat.index.build import add_photos
 
-        outcomes: Iterator[Any] = index_photos(
+        outcomes: Iterator[Any] = add_photos(
             self.index, self.network, [Listed(path, name)], self.config, workers=self._workers, device=self._device
         )
         for outcome in outcomes:

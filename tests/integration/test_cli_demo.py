@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from superfeat.cli.terminal import DEFAULT_PROFILE, DEFAULT_WEIGHTS
+from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS
 from superfeat.engine import Engine
 
 

@@ -15,7 +15,7 @@ from superfeat.engine import Engine, within
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.extract import extract
 from superfeat.images import list_photos
-from superfeat.index.build import index_photos, vanished
+from superfeat.index.build import add_photos, vanished
 from superfeat.index.codebook import train_codebook
 from superfeat.index.index import Index
 from superfeat.settings import as_dict
@@ -44,7 +44,7 @@ def engine(photos: Path, tmp_path: Path, tiny_network: Network) -> Engine:
     features = list(extract(tiny_network, photos, CONFIG, workers=1))
     facts = as_json({"extract": as_dict(CONFIG), "weights": str(tmp_path / "network")})
     index = Index.create(tmp_path / "index", train_codebook(features, words=16), facts=facts)
-    for _ in index_photos(index, tiny_network, list_photos([photos]).photos, CONFIG, workers=1):
+    for _ in add_photos(index, tiny_network, list_photos([photos]).photos, CONFIG, workers=1):
         pass
     return Engine(index, workers=1)
 

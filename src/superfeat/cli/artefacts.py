@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 import superfeat
-from superfeat.cli.terminal import DEFAULT_PROFILE, DEFAULT_WEIGHTS, Progress, json_option, print_result, tree
-from superfeat.config import PROFILES
+from superfeat.cli.terminal import Progress, json_option, print_result, tree
+from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, PROFILES
 from superfeat.settings import as_dict
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from superfeat.cli.analyze import analyze
-from superfeat.cli.terminal import DEFAULT_PROFILE, Follow, json_option, print_result, weights_option, workers_option
-from superfeat.config import PROFILES, EvaluateConfig
+from superfeat.cli.terminal import Follow, json_option, print_result, weights_option, workers_option
+from superfeat.config import DEFAULT_PROFILE, PROFILES, EvaluateConfig
 from superfeat.errors import SuperfeatError
 from superfeat.settings import as_dict, overlay, parse_assignment
 

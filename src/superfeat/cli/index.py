@@ -1,34 +1,28 @@
 """superfeat codebook, index, delete, compact, merge: make an index and keep it."""
 
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
-from superfeat.cli.extract import read_extract_config
 from superfeat.cli.terminal import (
-    DEFAULT_PROFILE,
-    DEFAULT_WEIGHTS,
     SHOWN,
+    Follow,
     Progress,
     json_option,
     print_result,
     tree,
     workers_option,
 )
-from superfeat.config import PROFILES, CodebookConfig, ExtractConfig, IndexConfig
+from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, PROFILES, CodebookConfig
 from superfeat.errors import SuperfeatError
-from superfeat.settings import overlay, parse_assignment
+from superfeat.settings import parse_assignment
 
 if TYPE_CHECKING:
-    from superfeat.extraction.folder import FeatureStore
-    from superfeat.images import Photo, Skipped
-    from superfeat.index.codebook import Codebook, Round
-    from superfeat.index.index import Added, Index
-    from superfeat.weights import Network
+    from superfeat.index.codebook import Round
+    from superfeat.index.make import Indexed
 
 folder = click.Path(path_type=Path)
 DEFAULTS = CodebookConfig()
@@ -54,6 +48,7 @@ def codebook(
     """Learn the words of a collection from FEATURES (a features folder), or import an asmk codebook.pkl."""
     from superfeat.extraction.folder import FeatureStore
     from superfeat.index.codebook import Codebook
+    from superfeat.index.make import learn_words
 
     if output.exists() and not overwrite:
         raise SuperfeatError(f"{output} exists already; choose another name or add --overwrite")
@@ -61,15 +56,12 @@ def codebook(
         Codebook.open(features).save(output, overwrite=overwrite)
     else:
         config = CodebookConfig(words=words, rounds=rounds, points_per_word=points_per_word, seed=seed)
-        _train(FeatureStore(features), config, output, overwrite, workers)
+        learn_words(FeatureStore(features), config, output, overwrite=overwrite, workers=workers, on_round=_rounds())
     print_result(_codebook_result(output), as_json, _codebook_report)
 
 
-def _train(store: "FeatureStore", config: CodebookConfig, output: Path, overwrite: bool, workers: int | None) -> None:
-    """An interrupted training leaves its rounds in a folder beside the output and goes on from there."""
-    from superfeat.index.codebook import remove_work, train_codebook
-
-    work = output.with_name(f"{output.name}.partial")
+def _rounds() -> "Callable[[Round], None]":
+    """Shows how far k-means is."""
     progress = Progress("learning words from", None, unit="features")
 
     def show(now: "Round") -> None:
@@ -77,13 +69,12 @@ def _train(store: "FeatureStore", config: CodebookConfig, output: Path, overwrit
             progress.total = now.points * now.rounds
             progress.doing = f"round {now.number} of {now.rounds}, feature"
             progress.at(now.points * (now.number - 1) + now.done)
+            if (now.number, now.done) == (now.rounds, now.points):
+                progress.done()
         else:
             progress.at(now.done)
 
-    trained = train_codebook(store, config, work=work, workers=workers, on_progress=show)
-    progress.done()
-    trained.save(output, overwrite=overwrite)
-    remove_work(work)
+    return show
 
 
 def _codebook_result(output: Path) -> dict[str, Any]:
@@ -138,158 +129,41 @@ def index(
     What is there and has not changed is left alone, a changed photo replaces the old one, and an interrupted run goes
     on where it stopped. An asmk inverted file (.pkl) can be imported into a new index with its codebook.
     """
-    old = (output / "manifest.json").is_file()
-    if old and (words is not None or kernel is not None):
+    from superfeat.extraction.extract import keep_memory
+    from superfeat.index.make import index_features, index_photos
+
+    if (output / "manifest.json").is_file() and (words is not None or kernel is not None):
         raise SuperfeatError(f"{output} has its codebook and kernel already; leave --codebook and --kernel out")
-    config = overlay(IndexConfig(), {"kernel": kernel} if kernel else {})
-    run = _Run(output, words, config, workers)
     single = Path(sources[0]) if len(sources) == 1 else None
-    photos = single is None or not (single.suffix == ".pkl" or (single / "manifest.json").is_file())
-    if sync and not photos:
-        raise SuperfeatError("--sync compares an index with folders of photos; it takes neither features nor a .pkl")
-    if single is not None and single.suffix == ".pkl":
-        run.import_inverted_file(single)
-    elif single is not None and not photos:
-        run.add_features(single)
+    chosen: dict[str, Any] = {"codebook": words, "kernel": kernel, "workers": workers, "on_round": _rounds()}
+    if single is not None and (single.suffix == ".pkl" or (single / "manifest.json").is_file()):
+        if sync:
+            raise SuperfeatError(
+                "--sync compares an index with folders of photos; it takes neither features nor a .pkl"
+            )
+        work = index_features(single, output, **chosen)
     else:
-        known = _facts(output) if old else {}
-        extract = _extract_settings(known, profile, assignments)
-        run.add_photos(sources, str(weights or known.get("weights") or DEFAULT_WEIGHTS), extract, device, sync)
-    print_result(run.result(), as_json, _index_report)
-
-
-def _facts(output: Path) -> dict[str, Any]:
-    from superfeat.index.index import Index
-
-    return Index.open(output).facts
-
-
-def _extract_settings(known: Mapping[str, Any], profile: str | None, assignments: tuple[str, ...]) -> ExtractConfig:
-    """The index's own settings, so that they need not be repeated; new ones for a new index."""
-    if known.get("extract") and profile is None:
-        return overlay(
-            ExtractConfig(), {**known["extract"], **dict(parse_assignment(text) for text in assignments)}, "extract."
-        )
-    config = read_extract_config(profile or DEFAULT_PROFILE, None, assignments)
-    return overlay(config, {"attention": known.get("extract", {}).get("attention", "regions")})
-
-
-class _Run:
-    """One call of `superfeat index`: counts what became of each image."""
-
-    def __init__(self, output: Path, words: Path | None, config: IndexConfig, workers: int | None) -> None:
-        self.own = words == Path(OWN) and not words.exists()
-        self.output, self.config, self.workers = output, config, workers
-        self.words = None if self.own else words
-        self.counts = {"new": 0, "replaced": 0, "same": 0, "dropped": 0}
-        self.skipped: list[dict[str, str]] = []
-        self._learned = output.with_name(f"{output.name}.codebook")
-
-    def _open(self, facts: Mapping[str, Any], network: str | None, store: "FeatureStore | None" = None) -> "Index":
-        """The index, made if it is not there, with the codebook given or one learned from `store`."""
-        from superfeat.index.index import Index
-
-        if (self.output / "manifest.json").is_file():
-            return Index.open(self.output)
-        index = Index.create(self.output, self._codebook(store), self.config, network=network, facts=facts)
-        shutil.rmtree(self._learned, ignore_errors=True)  # it travels with the index
-        return index
-
-    def _codebook(self, store: "FeatureStore | None") -> "Codebook":
-        from superfeat.index.build import suggest_words
-        from superfeat.index.codebook import Codebook
-
-        if self.words is not None:
-            return Codebook.open(self.words)
-        if store is None:
-            raise SuperfeatError("a new index needs its codebook here; name it with --codebook")
-        words = suggest_words(sum(entry.count for entry in store.entries))
-        advice = "one learned from many other photos finds more; name it with --codebook"
-        click.echo(f"learning a codebook of {words} words from these photos ({advice})", err=True)
-        if not self._learned.exists():
-            _train(store, CodebookConfig(words=words), self._learned, False, self.workers)
-        return Codebook.open(self._learned)
-
-    def import_inverted_file(self, path: Path) -> None:
-        from superfeat.index.build import index_inverted_file
-
-        self._follow(index_inverted_file(self._open({}, None), path), None)
-
-    def add_features(self, path: Path) -> None:
-        from superfeat.extraction.folder import FeatureStore
-        from superfeat.index.build import feature_facts, index_features
-
-        store = FeatureStore(path)
-        network = store.manifest.get("network", {}).get("digest")
-        index = self._open(feature_facts(store), network, store)
-        self._follow(index_features(index, store), len(store))
-        self.counts["same"] = len(store) - self.counts["new"] - self.counts["replaced"]
-        self.skipped += [{"name": entry.name, "reason": str(entry.skipped)} for entry in store.skipped]
-
-    def add_photos(
-        self, sources: tuple[str, ...], weights: str, extract: ExtractConfig, device: str, sync: bool
-    ) -> None:
-        from superfeat.extraction.extract import keep_memory
-        from superfeat.extraction.folder import FeatureStore
-        from superfeat.images import list_photos
-        from superfeat.index.build import index_photos, take_calibration, vanished
-        from superfeat.settings import as_dict
-        from superfeat.storage.store import as_json
-        from superfeat.weights import find_weights, load_network
-
         keep_memory()
-        photos = list_photos(sources).photos
-        if not photos:
-            raise SuperfeatError(f"no photos in {', '.join(sources)}")
-        network = load_network(weights)
-        where = str(Path(weights).absolute()) if Path(weights).exists() else weights
-        beside = self.output.with_name(f"{self.output.name}.features")
-        carried = find_weights(weights) / "codebook"  # a network may bring a general one
-        if self.words is None and not self.own and carried.is_dir() and not (self.output / "manifest.json").is_file():
-            self.words = carried
-        if not (self.output / "manifest.json").is_file() and self.words is None:
-            self._extract_first(beside, network, photos, extract, device)
-        store = FeatureStore(beside) if beside.exists() else None
-        facts = as_json({"extract": as_dict(extract), "weights": where})
-        index = self._open(facts, network.digest, store)
-        take_calibration(index, carried)
-        if sync and (gone := vanished(index, photos, [Path(source) for source in sources if Path(source).is_dir()])):
-            self.counts["dropped"] = index.delete(gone)
-        outcomes = index_photos(index, network, photos, extract, extracted=store, workers=self.workers, device=device)
-        self._follow(outcomes, len(photos))
-        self.counts["same"] = len(photos) - self.counts["new"] - self.counts["replaced"] - len(self.skipped)
-        shutil.rmtree(beside, ignore_errors=True)
+        settings = dict(parse_assignment(text) for text in assignments)
+        work = index_photos(
+            sources, output, weights=weights, profile=profile, settings=settings, sync=sync, device=device, **chosen
+        )
+    follow = Follow()
+    for event in work:
+        if event.detail:
+            click.echo(f"{event.detail} (one learned from many other photos finds more: --codebook)", err=True)
+        else:
+            follow(event.stage, event.done, event.total)
+    follow.end()
+    print_result(_index_result(work.result()), as_json, _index_report)
 
-    def _extract_first(
-        self, beside: Path, network: "Network", photos: "list[Photo]", extract: ExtractConfig, device: str
-    ) -> None:
-        """Words can only be learned when there are features: they wait in a folder beside the index."""
-        from superfeat.extraction.extract import extract_to
 
-        progress = Progress("extracting", len(photos))
-        for outcome in extract_to(beside, network, photos, extract, workers=self.workers, device=device):
-            progress.step(outcome.name)
-        progress.done()
-
-    def _follow(self, outcomes: "Iterable[Added | Skipped]", total: int | None) -> None:
-        from superfeat.images import Skipped
-
-        progress = Progress("indexing", total)
-        for outcome in outcomes:
-            if isinstance(outcome, Skipped):
-                self.skipped.append({"name": outcome.name, "reason": outcome.reason})
-            else:
-                self.counts[outcome.outcome] += 1
-            progress.step(outcome.name)
-        progress.done()
-
-    def result(self) -> dict[str, Any]:
-        from superfeat.index.index import Index
-
-        index = Index.open(self.output)
-        facts = index.info()
-        shown = {key: facts[key] for key in ("images", "words_per_image", "postings", "bytes", "bytes_per_posting")}
-        return {"index": str(self.output), **shown, **self.counts, "skipped": self.skipped}
+def _index_result(done: "Indexed") -> dict[str, Any]:
+    facts = done.open().info()
+    shown = {key: facts[key] for key in ("images", "words_per_image", "postings", "bytes", "bytes_per_posting")}
+    counts = {"new": done.new, "replaced": done.replaced, "same": done.same, "dropped": done.dropped}
+    skipped = [{"name": photo.name, "reason": photo.reason} for photo in done.skipped]
+    return {"index": str(done.path), **shown, **counts, "skipped": skipped}
 
 
 def _index_report(result: Mapping[str, Any]) -> Iterable[str]:

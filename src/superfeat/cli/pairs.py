@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import DEFAULT_WEIGHTS, Progress, json_option, print_result, weights_option, workers_option
+from superfeat.cli.terminal import Progress, json_option, print_result, weights_option, workers_option
+from superfeat.config import DEFAULT_WEIGHTS
 
 if TYPE_CHECKING:
     from superfeat.geometry.pairs import Vectors

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from superfeat.cli.completion import complete_weights
+from superfeat.config import DEFAULT_WEIGHTS
 from superfeat.errors import SuperfeatError
 
-DEFAULT_WEIGHTS = "fire-landmarks-1"
-DEFAULT_PROFILE = "fast"
 REPORT_EVERY = 10.0  # seconds between progress lines when stderr is not a terminal
 SHOWN = 5  # how many skipped photos are named on the terminal; --json has them all
 
@@ -123,7 +122,7 @@ class Follow:
     def __init__(self) -> None:
         self.what, self.progress = "", Progress("", None)
 
-    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+    def __call__(self, what: str, done: int, total: int | None, note: str = "") -> None:
         """`done` of `total` of what is going on."""
         if what != self.what or total != self.progress.total or done < self.progress.position:
             self.end()

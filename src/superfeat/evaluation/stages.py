@@ -19,7 +19,7 @@ from superfeat.extraction.extract import extract_to, pool_to
 from superfeat.extraction.folder import FeatureStore, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Box, Photo, Skipped
-from superfeat.index.build import feature_facts, index_features, index_photos
+from superfeat.index.build import add_features, add_photos, feature_facts
 from superfeat.index.codebook import Codebook, Round, train_codebook, words_for
 from superfeat.index.index import Index
 from superfeat.settings import as_dict
@@ -180,12 +180,12 @@ def build_index(
             "choose another folder for the evaluation, or remove this one"
         )
     total = len(names.database) + len(distractors)
-    for done, _ in enumerate(index_features(index, store, only=set(names.database)), len(index) + 1):
+    for done, _ in enumerate(add_features(index, store, only=set(names.database)), len(index) + 1):
         yield Step("index", done, total)
     if distractors:
         assert network is not None
         others = renamed(distractors, distractor_names(distractors))
-        outcomes = index_photos(index, network, others, config.extract, workers=workers, device=device)
+        outcomes = add_photos(index, network, others, config.extract, workers=workers, device=device)
         for done, outcome in enumerate(outcomes, len(index) + 1):
             if isinstance(outcome, Skipped):
                 yield outcome

@@ -38,7 +38,7 @@ def feature_facts(store: FeatureStore) -> dict[str, Any]:
     return {"extract": store.manifest.get("extract", {})}
 
 
-def index_features(index: Index, store: FeatureStore, only: Container[str] | None = None) -> Iterator[Added]:
+def add_features(index: Index, store: FeatureStore, only: Container[str] | None = None) -> Iterator[Added]:
     """Adds the images of a features folder (`only` some); one that is there with the same features costs nothing."""
     _require_same(index, feature_facts(store))
 
@@ -54,7 +54,7 @@ def index_features(index: Index, store: FeatureStore, only: Container[str] | Non
     yield from index.add_many(new(), batch=BATCH)
 
 
-def index_photos(
+def add_photos(
     index: Index, network: "Network", photos: Iterable[Photo], config: ExtractConfig, *,
     extracted: FeatureStore | None = None, workers: int | None = None, device: str = "cpu",
 ) -> Iterator[Added | Skipped]:  # fmt: skip
@@ -132,7 +132,7 @@ def take_calibration(index: Index, codebook: Path) -> None:
         write_json(index.path / CALIBRATION, read_json(source))
 
 
-def index_inverted_file(index: Index, path: Path) -> Iterator[Added]:
+def add_inverted_file(index: Index, path: Path) -> Iterator[Added]:
     """Imports a pickled inverted file of the reference implementation; an image is named by its number there."""
     from superfeat.index.asmk_import import read_inverted_file
 

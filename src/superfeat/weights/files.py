@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from superfeat.config import DEFAULT_WEIGHTS
 from superfeat.errors import SuperfeatError, WeightsError
 from superfeat.settings import as_dict
 from superfeat.storage.store import write_folder
@@ -25,9 +26,12 @@ VERSION = 1
 NOTHING_SPARE = re.compile(r"(?!)")
 
 
-def load_network(source: str | Path) -> Network:
+def load_network(source: str | Path = DEFAULT_WEIGHTS) -> Network:
     """Loads a network from a folder of ours, a released FIRe or HOW checkpoint, a trunk file (torchvision, timm,
-    Keras), an exported .onnx file, or by name (shipped with superfeat, or brought by `superfeat weights get`)."""
+    Keras), an exported .onnx file, or by name (shipped with superfeat, or brought by `superfeat weights get`).
+
+    Without any it is the one that superfeat uses where nothing is chosen.
+    """
     path = find_weights(source)
     if path.suffix == ".onnx":
         from superfeat.weights.onnx import load_onnx

@@ -10,7 +10,7 @@ from superfeat.config import ExtractConfig
 from superfeat.engine import Engine
 from superfeat.extraction.extract import extract
 from superfeat.images import list_photos
-from superfeat.index.build import index_photos
+from superfeat.index.build import add_photos
 from superfeat.index.codebook import train_codebook
 from superfeat.index.index import Index
 from superfeat.pages import results as results_page
@@ -33,7 +33,7 @@ def engine(tmp_path: Path, tiny_network: Network) -> Engine:
     features = list(extract(tiny_network, folder, CONFIG, workers=1))
     facts = as_json({"extract": as_dict(CONFIG), "weights": str(tmp_path / "network")})
     index = Index.create(tmp_path / "index", train_codebook(features, words=8), facts=facts)
-    list(index_photos(index, tiny_network, list_photos([folder]).photos, CONFIG, workers=1))
+    list(add_photos(index, tiny_network, list_photos([folder]).photos, CONFIG, workers=1))
     return Engine(index, workers=1)
 
 

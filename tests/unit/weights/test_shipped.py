@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from superfeat.cli.terminal import DEFAULT_WEIGHTS
-from superfeat.config import SearchConfig
+from superfeat.config import DEFAULT_WEIGHTS, SearchConfig
 from superfeat.index.build import CALIBRATION
 from superfeat.index.codebook import Codebook
 from superfeat.probability.model import Calibration
