@@ -114,10 +114,15 @@ def extract(args: argparse.Namespace) -> None:
     for name, values in parts.items():
         np.save(args.work / f"{name}.npy", np.concatenate(values))
     facts = {
-        "network": network.digest, "method": network.config.method, "size": args.size, "scales": list(args.scales),
+        "network": network.digest,
+        "method": network.config.method,
+        "size": args.size,
+        "scales": list(args.scales),
         "cpu_seconds_per_photo": round((time.process_time() - began) / len(names), 3),
-        "sizes": sizes, "names": names, "codebook": codebook,
-    }  # fmt: skip
+        "sizes": sizes,
+        "names": names,
+        "codebook": codebook,
+    }
     (args.work / "facts.json").write_text(json.dumps(facts))
 
 
@@ -192,12 +197,16 @@ def measure(args: argparse.Namespace) -> None:
         for text in args.choices:
             found = judge(extracted, Choice.parse(text), tests)
             row = {
-                **facts, "work": folder.name, "choice": text, "mean": round(found.mean, 2),
-                "cpu_seconds": extracted.facts["cpu_seconds_per_photo"], "words": round(found.words, 1),
+                **facts,
+                "work": folder.name,
+                "choice": text,
+                "mean": round(found.mean, 2),
+                "cpu_seconds": extracted.facts["cpu_seconds_per_photo"],
+                "words": round(found.words, 1),
                 "bytes": round(BYTES_PER_WORD * found.words),
                 **{name: round(value, 2) for name, value in found.means.items()},
                 **{f"{name} medium": round(value, 2) for name, value in found.medium.items()},
-            }  # fmt: skip
+            }
             rows.append(row)
             print(json.dumps(row), flush=True)
             if args.json:
@@ -221,11 +230,14 @@ def compare(args: argparse.Namespace) -> None:
     difference = 100 * np.mean(draws, axis=0)
     low, high = np.percentile(difference, (2.5, 97.5))
     result = {
-        "first": args.first, "second": args.second, "means": [round(one.mean, 2) for one in found],
+        "first": args.first,
+        "second": args.second,
+        "means": [round(one.mean, 2) for one in found],
         "words": [round(one.words, 1) for one in found],
         "difference": round(found[1].mean - found[0].mean, 2),
-        "low": round(float(low), 2), "high": round(float(high), 2),
-    }  # fmt: skip
+        "low": round(float(low), 2),
+        "high": round(float(high), 2),
+    }
     print(json.dumps(result))
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n")

@@ -40,12 +40,19 @@ CONFIG = EvaluateConfig(
     index=IndexConfig(search=SearchConfig(assignments=3)),
 )
 SETTINGS = (
-    "extract.features_per_image=14", "extract.max_side=40", "extract.scales=[1.0, 0.5]", "codebook.words=8",
-    "codebook.rounds=3", "index.search.assignments=3",
-)  # fmt: skip
+    "extract.features_per_image=14",
+    "extract.max_side=40",
+    "extract.scales=[1.0, 0.5]",
+    "codebook.words=8",
+    "codebook.rounds=3",
+    "index.search.assignments=3",
+)
 PROVENANCE = {"source": "recipe", "ratio_test": "lowe", "hinge": "released"}
-GRADES = {"easy": (("easy",), ("junk", "hard")), "medium": (("easy", "hard"), ("junk",)),
-          "hard": (("hard",), ("junk", "easy"))}  # fmt: skip
+GRADES = {
+    "easy": (("easy",), ("junk", "hard")),
+    "medium": (("easy", "hard"), ("junk",)),
+    "hard": (("hard",), ("junk", "easy")),
+}
 TRUTH: tuple[dict[str, Any], ...] = (
     {"bbx": [4.0, 3.0, 36.0, 44.0], "easy": [0, 1], "hard": [2], "junk": [3]},
     {"bbx": [0.0, 10.0, 40.0, 48.0], "easy": [4], "hard": [5, 6], "junk": []},
@@ -125,9 +132,13 @@ def learn_words(network: Network, photos: Sequence[Path], config: EvaluateConfig
 
 
 def rank(
-    network: Network, config: EvaluateConfig, photos: Sequence[Path], queries: Sequence[tuple[Path, Box | None]],
-    words: Sequence[Path] = (), lost: Sequence[int] = (),
-) -> list[list[int]]:  # fmt: skip
+    network: Network,
+    config: EvaluateConfig,
+    photos: Sequence[Path],
+    queries: Sequence[tuple[Path, Box | None]],
+    words: Sequence[Path] = (),
+    lost: Sequence[int] = (),
+) -> list[list[int]]:
     """The whole ranking of each query, by slow loops; `lost` photos are in none."""
     score = _pooled_scores if config.method == "pooled" else _asmk_scores
     found = score(network, config, photos, queries, words, lost)
@@ -138,9 +149,13 @@ def rank(
 
 
 def _asmk_scores(
-    network: Network, config: EvaluateConfig, photos: Sequence[Path], queries: Sequence[tuple[Path, Box | None]],
-    words: Sequence[Path], lost: Sequence[int],
-) -> list[dict[int, float]]:  # fmt: skip
+    network: Network,
+    config: EvaluateConfig,
+    photos: Sequence[Path],
+    queries: Sequence[tuple[Path, Box | None]],
+    words: Sequence[Path],
+    lost: Sequence[int],
+) -> list[dict[int, float]]:
     centroids, search = learn_words(network, words, config), config.index.search
     images = {
         number: oracles.image_words(extracted(network, path, config.extract).vectors, centroids, 1, binary=True)
@@ -152,17 +167,23 @@ def _asmk_scores(
         vectors = extracted(network, path, config.extract, box).vectors
         asked = oracles.image_words(vectors, centroids, search.assignments, binary=True)
         ones = [1.0] * len(centroids)
-        found.append({
-            number: oracles.score(asked, image, True, search.alpha, search.threshold, ones)
-            for number, image in images.items()
-        })  # fmt: skip
+        found.append(
+            {
+                number: oracles.score(asked, image, True, search.alpha, search.threshold, ones)
+                for number, image in images.items()
+            }
+        )
     return found
 
 
 def _pooled_scores(
-    network: Network, config: EvaluateConfig, photos: Sequence[Path], queries: Sequence[tuple[Path, Box | None]],
-    words: Sequence[Path], lost: Sequence[int],
-) -> list[dict[int, float]]:  # fmt: skip
+    network: Network,
+    config: EvaluateConfig,
+    photos: Sequence[Path],
+    queries: Sequence[tuple[Path, Box | None]],
+    words: Sequence[Path],
+    lost: Sequence[int],
+) -> list[dict[int, float]]:
     assert not words
     every = dataclasses.replace(config.extract, features_per_image=EVERY_FEATURE)
 
@@ -243,9 +264,10 @@ def palette_network() -> Network:
 
 
 PALETTE_CONFIG = EvaluateConfig(
-    extract=ExtractConfig(scales=(1.0,)), codebook=CodebookConfig(words=2, rounds=2),
+    extract=ExtractConfig(scales=(1.0,)),
+    codebook=CodebookConfig(words=2, rounds=2),
     index=IndexConfig(search=SearchConfig(assignments=1)),
-)  # fmt: skip
+)
 
 
 def paint(path: Path, *quarters: tuple[int, int, int]) -> Path:

@@ -9,9 +9,14 @@ DIM = 16
 
 
 def looking(
-    name: str, vectors: np.ndarray, seed: int = 0, *, size: tuple[int, int] = (80, 60), one_place: bool = False,
+    name: str,
+    vectors: np.ndarray,
+    seed: int = 0,
+    *,
+    size: tuple[int, int] = (80, 60),
+    one_place: bool = False,
     network: str | None = None,
-) -> Features:  # fmt: skip
+) -> Features:
     """Each vector as a super-feature that looks somewhere, on grids of two scales; or, as HOW's, at one place."""
     rng = np.random.default_rng(seed)
     n = len(vectors)

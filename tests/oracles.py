@@ -322,9 +322,14 @@ def idf(images: Sequence[Words], words: int) -> list[float]:
 
 
 def score(
-    query: Words, image: Words, binary: bool, alpha: float, threshold: float, weights: Sequence[float],
+    query: Words,
+    image: Words,
+    binary: bool,
+    alpha: float,
+    threshold: float,
+    weights: Sequence[float],
     table: Sequence[float] | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """Of an image. A query's words that no image has still count in its norm; a norm of nothing is 1."""
     total = 0.0
     for word, code in query.items():

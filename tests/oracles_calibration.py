@@ -94,9 +94,12 @@ def logistic(odds: float) -> float:
 
 
 def penalised_slopes(
-    columns: Matrix, labels: Sequence[bool], coefficients: Sequence[float], centre: Sequence[float],
+    columns: Matrix,
+    labels: Sequence[bool],
+    coefficients: Sequence[float],
+    centre: Sequence[float],
     known: Sequence[float] | None = None,
-) -> list[float]:  # fmt: skip
+) -> list[float]:
     """Derivatives of the penalised loss by intercept and slopes: all are 0 at its minimum.
 
     The penalty is a twentieth of the square of each slope's distance to its centre, in its column's deviations.

@@ -14,9 +14,13 @@ CANCELLED = 1e-3
 
 
 def word_scores(
-    query: Mapping[int, Sequence[float]], found: Mapping[int, Sequence[float]], binary: bool, alpha: float,
-    threshold: float, weights: Sequence[float],
-) -> dict[int, float]:  # fmt: skip
+    query: Mapping[int, Sequence[float]],
+    found: Mapping[int, Sequence[float]],
+    binary: bool,
+    alpha: float,
+    threshold: float,
+    weights: Sequence[float],
+) -> dict[int, float]:
     """What each shared word adds to the score."""
     norms = [math.sqrt(sum(weights[word] for word in words)) or 1.0 for words in (query, found)]
     return {

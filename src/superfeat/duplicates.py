@@ -80,9 +80,13 @@ class Links:
 
 
 def find_duplicates(
-    index: Index, calibration: Calibration | None = None, *, least: float | None = None,
-    neighbours: int = NEIGHBOURS, workers: int | None = None,
-) -> Iterator[Looked | Group]:  # fmt: skip
+    index: Index,
+    calibration: Calibration | None = None,
+    *,
+    least: float | None = None,
+    neighbours: int = NEIGHBOURS,
+    workers: int | None = None,
+) -> Iterator[Looked | Group]:
     """Yields how far it is, then the groups of two or more images: the largest first, then the likeliest.
 
     `least` is the probability that a link needs; without a calibration, the similarity (an image has 1 with itself).
@@ -157,9 +161,11 @@ def mutual_links(found: Links, full: Bool[np.ndarray, "images"]) -> Links:
     kept = both | (~again & full[found.second])
     other = np.where(both, np.arange(len(found)) + 1, np.arange(len(found)))
     return Links(
-        low, high, np.minimum(found.likeness, found.likeness[other]),
+        low,
+        high,
+        np.minimum(found.likeness, found.likeness[other]),
         np.minimum(found.similarity, found.similarity[other]),
-    )[kept]  # fmt: skip
+    )[kept]
 
 
 # -- Links -> groups

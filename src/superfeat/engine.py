@@ -59,8 +59,13 @@ class Engine:
     """
 
     def __init__(
-        self, index: Index, *, weights: str | None = None, device: str = "cpu", workers: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        index: Index,
+        *,
+        weights: str | None = None,
+        device: str = "cpu",
+        workers: int | None = None,
+    ) -> None:
         self.index = index
         self._weights, self._device, self._workers = weights, device, workers
         self._kept: collections.OrderedDict[str, Features] = collections.OrderedDict()
@@ -174,9 +179,14 @@ class Engine:
     # -- Questions
 
     def search(
-        self, query: Photo | Features, *, box: Iterable[float] | None = None, top: int = 20,
-        only: Iterable[str] | None = None, config: SearchConfig | None = None,
-    ) -> Answer:  # fmt: skip
+        self,
+        query: Photo | Features,
+        *,
+        box: Iterable[float] | None = None,
+        top: int = 20,
+        only: Iterable[str] | None = None,
+        config: SearchConfig | None = None,
+    ) -> Answer:
         """The photos that show the same thing as the query, or as the part of it in `box` (x, y, width, height as
         fractions of the upright photo)."""
         config = config or self.index.config.search

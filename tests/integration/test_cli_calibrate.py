@@ -204,13 +204,20 @@ def test_the_benchmark_in_small(
     """Draws, extracts, fits, judges, writes and draws; a second run finds its features."""
     photos = [f"{thing}/{view}.jpg" for thing in range(THINGS) for view in range(VIEWS)]
     queries = [
-        {"img": photos[number], "self": number, "pos": [other for other in range(len(photos))
-         if other != number and other // VIEWS == number // VIEWS]} for number in range(len(photos))
-    ]  # fmt: skip
+        {
+            "img": photos[number],
+            "self": number,
+            "pos": [other for other in range(len(photos)) if other != number and other // VIEWS == number // VIEWS],
+        }
+        for number in range(len(photos))
+    ]
     (tmp_path / "gnd").mkdir()
     for name in ("fitted", "tested"):
-        facts = {"name": name, "db": [f"photos/{photo}" for photo in photos], "queries": [
-            {**query, "img": f"photos/{query['img']}"} for query in queries]}  # fmt: skip
+        facts = {
+            "name": name,
+            "db": [f"photos/{photo}" for photo in photos],
+            "queries": [{**query, "img": f"photos/{query['img']}"} for query in queries],
+        }
         (tmp_path / "gnd" / f"{name}.json").write_text(json.dumps(facts))
     (tmp_path / "photos").symlink_to(made / "photos")
     for name, value in (("THINGS", 4), ("VIEWS", 2), ("SIDE", 96)):
@@ -222,10 +229,15 @@ def test_the_benchmark_in_small(
     benchmark.main([*arguments, "--weights", str(made / "network")])
     found = json.loads((tmp_path / "out.json").read_text())
     assert set(found["judged"]) == {
-        "things left out: all fitted sets", "things left out: fitted photos", "fitted, whole: fitted photos",
-        "things left out: drawn", "fitted, whole: drawn", "test, drawn: tested", "test, whole: tested",
+        "things left out: all fitted sets",
+        "things left out: fitted photos",
+        "fitted, whole: fitted photos",
+        "things left out: drawn",
+        "fitted, whole: drawn",
+        "test, drawn: tested",
+        "test, whole: tested",
         "own labels, drawn: tested",
-    }  # fmt: skip
+    }
     tested = found["judged"]["test, drawn: tested"]
     assert tested["things"] == THINGS
     assert tested["brier_interval"][0] <= tested["brier"] <= tested["brier_interval"][1]

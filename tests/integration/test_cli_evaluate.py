@@ -173,9 +173,14 @@ def test_the_card_of_a_published_set(data: Path, once: dict[str, Any]) -> None:
     assert card["network"]["digest"] == load_network(data / "network").digest
     assert (card["network"]["ratio_test"], card["network"]["hinge"]) == ("lowe", "released")
     assert card["extract"] == {
-        "features_per_image": 14, "max_side": 40, "scales": [1.0, 0.5], "upright": False, "draft": False,
-        "attention": "none", "features_per_scale": None,
-    }  # fmt: skip
+        "features_per_image": 14,
+        "max_side": 40,
+        "scales": [1.0, 0.5],
+        "upright": False,
+        "draft": False,
+        "attention": "none",
+        "features_per_scale": None,
+    }
     assert (card["codebook"]["words"], card["codebook"]["images"], card["codebook"]["settings"]["seed"]) == (8, 8, 0)
     assert card["asmk"]["search"]["assignments"] == 3
     assert 0 < card["memory"]["words_per_image"] <= 8

@@ -604,8 +604,11 @@ def start(words: list[object], naps: list[float]) -> "subprocess.Popen[str]":
     code = SLOW_STEPS.replace("{naps}", repr(naps))
     return subprocess.Popen(
         [sys.executable, "-c", code, *(str(word) for word in words)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listen_to_ctrl_c,
+    )
 
 
 def wait_for_steps(process: "subprocess.Popen[str]", folder: Path, number: int) -> None:

@@ -11,10 +11,18 @@ import superfeat
 from superfeat.cli import main
 
 SHRUNK = (
-    "data.things=10", "data.views=3", "data.side=64", "pretraining.epochs=1", "pretraining.side=48",
-    "pretraining.batch=8", "training.epochs=1", "training.queries=4", "training.max_side=64",
-    "validation.extract.max_side=64", "validation.codebook.words=64",
-)  # fmt: skip
+    "data.things=10",
+    "data.views=3",
+    "data.side=64",
+    "pretraining.epochs=1",
+    "pretraining.side=48",
+    "pretraining.batch=8",
+    "training.epochs=1",
+    "training.queries=4",
+    "training.max_side=64",
+    "validation.extract.max_side=64",
+    "validation.codebook.words=64",
+)
 
 
 def train(run: Path, *settings: str) -> dict[str, Any]:

@@ -39,17 +39,31 @@ RECIPE = overlay(
             "lit": {"templates": 8, "rounds": 2, "dim": 16},
         },
         "pretraining": {
-            "epochs": EPOCHS, "batch": 4, "optimiser": "adam", "learning_rate": 1e-3, "step_epochs": 2, "hidden": 8,
-            "dropout": 0.3, "side": 32, "smallest_crop": 0.6, "hold_out": 0.34,
+            "epochs": EPOCHS,
+            "batch": 4,
+            "optimiser": "adam",
+            "learning_rate": 1e-3,
+            "step_epochs": 2,
+            "hidden": 8,
+            "dropout": 0.3,
+            "side": 32,
+            "smallest_crop": 0.6,
+            "hold_out": 0.34,
         },
         "training": {
-            "epochs": 1, "queries": 6, "tuples_per_step": 2, "negatives": 2, "pool": 12, "learning_rate": 1e-3,
-            "max_side": 40, "whitening_images": 12,
+            "epochs": 1,
+            "queries": 6,
+            "tuples_per_step": 2,
+            "negatives": 2,
+            "pool": 12,
+            "learning_rate": 1e-3,
+            "max_side": 40,
+            "whitening_images": 12,
         },
         "losses": {"ratio_test": "off"},
         "validation": {"every": 0},
     },
-)  # fmt: skip
+)
 FIRST = overlay(RECIPE, {"pretraining.first": True})
 LIT_ALONE = overlay(RECIPE, {"pretraining": {"parts": "lit", "crops": 2}})
 

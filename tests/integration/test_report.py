@@ -25,17 +25,29 @@ pytest.importorskip("matplotlib")
 EVIL = "<script>alert(1)</script>.jpg"
 VOID = {"meta", "img", "input", "br", "link"}
 CARD: dict[str, Any] = {
-    "format": "superfeat-card", "version": 1, "method": "pooled", "asmk": None, "codebook": None,
+    "format": "superfeat-card",
+    "version": 1,
+    "method": "pooled",
+    "asmk": None,
+    "codebook": None,
     "dataset": {
-        "crop": "2 of 6 queries are cropped to their boxes", "distractors": 2, "exif": "as stored", "images": 12,
-        "missing": ["a.jpg"], "name": "things", "protocol": "plain", "queries": 6,
-        "files": {}, "queries_without_positives": 0,
+        "crop": "2 of 6 queries are cropped to their boxes",
+        "distractors": 2,
+        "exif": "as stored",
+        "images": 12,
+        "missing": ["a.jpg"],
+        "name": "things",
+        "protocol": "plain",
+        "queries": 6,
+        "files": {},
+        "queries_without_positives": 0,
     },
     "extract": {"features_per_image": 1000, "max_side": 160, "scales": [1.414, 1.0], "upright": True},
     "memory": {"bytes_per_image": 256, "images": 12},
     "network": {"digest": "0123456789abcdef", "hinge": "h", "method": "fire", "ratio_test": "r", "settings": {}},
-    "seconds": {"features": 6.4}, "software": {"superfeat": "0.1.0"},
-}  # fmt: skip
+    "seconds": {"features": 6.4},
+    "software": {"superfeat": "0.1.0"},
+}
 
 
 class Page(HTMLParser):

@@ -536,9 +536,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
 
 
 AGAIN = (
-    "table-1", "table-sota", "table-update", "table-pretraining", "figure-match-ratio", "figure-correlation",
-    "figure-memory", "ablation-n",
-)  # fmt: skip
+    "table-1",
+    "table-sota",
+    "table-update",
+    "table-pretraining",
+    "figure-match-ratio",
+    "figure-correlation",
+    "figure-memory",
+    "ablation-n",
+)
 
 
 def test_nothing_is_made_again(made: Made, calls: collections.Counter[str]) -> None:

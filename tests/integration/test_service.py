@@ -459,9 +459,17 @@ def test_metrics_do_not_grow_with_what_clients_make_up(reader: Served) -> None:
 def test_the_description(reader: Served) -> None:
     schema = reader.client.get("/openapi.json").json()
     assert set(schema["paths"]) == {
-        "/search", "/explain", "/explain/picture", "/queries/{query}", "/images", "/images/{image}",
-        "/images/{image}/thumbnail", "/info", "/health", "/metrics",
-    }  # fmt: skip
+        "/search",
+        "/explain",
+        "/explain/picture",
+        "/queries/{query}",
+        "/images",
+        "/images/{image}",
+        "/images/{image}/thumbnail",
+        "/info",
+        "/health",
+        "/metrics",
+    }
     for path in schema["paths"].values():
         for operation in path.values():
             assert operation["responses"]["4XX"]["content"]["application/json"]["schema"]["$ref"].endswith(
@@ -535,9 +543,13 @@ def test_names_of_this_machine_are_not(reader: Served, host: str) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
-     {"Sec-Fetch-Site": "same-site"}],
-)  # fmt: skip
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
 def test_other_web_pages_cannot_use_a_visitors_browser(served: Served, headers: dict[str, str]) -> None:
     before = state_of(served.index.path)
     files = {"photo": ("new.jpg", photo(77))}

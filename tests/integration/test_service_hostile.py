@@ -106,8 +106,11 @@ def test_files_that_are_no_photos(served: Served, kind: str) -> None:
     data = FILES[kind]()
     for response in (served.search(data), served.add(data, "bomb.jpg")):
         assert error_of(response) in {
-            (415, "not_a_photo"), (422, "not_a_photo"), (413, "too_many_pixels"), (413, "too_large"),
-        }  # fmt: skip
+            (415, "not_a_photo"),
+            (422, "not_a_photo"),
+            (413, "too_many_pixels"),
+            (413, "too_large"),
+        }
 
 
 def test_a_photo_that_is_too_large(served: Served) -> None:

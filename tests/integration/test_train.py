@@ -395,8 +395,12 @@ def test_what_a_kill_leaves_behind_is_cleared_away(recipe: Recipe, things: Thing
         (run / folder / "model.safetensors").write_bytes(b"half")
     finish(recipe, things, run, validation=things.validation, resume=True)
     assert {path.name for path in run.iterdir()} - {".lock", "tensorboard"} == {
-        "run.json", "log.jsonl", "checkpoint.safetensors", "best", "last",
-    }  # fmt: skip
+        "run.json",
+        "log.jsonl",
+        "checkpoint.safetensors",
+        "best",
+        "last",
+    }
 
 
 # -- Threads and processes that share the work
@@ -485,9 +489,13 @@ def test_torchrun(things: Things, recipe_file: Path, plain: Path, tmp_path: Path
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port()]
     words = [*launch, "-m", "superfeat", *command(things, recipe_file, tmp_path / "run", "--set", "validation.every=0")]
     done = subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=240,
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert_same(plain, tmp_path / "run")
 

@@ -40,9 +40,11 @@ def as_links(pairs: dict[Pair, tuple[float, float]], order: Sequence[int] | None
     rows = rows if order is None else [rows[number] for number in order]
     first, second, likeness, similarity = zip(*rows, strict=True) if rows else ((), (), (), ())
     return Links(
-        np.asarray(first, np.int64), np.asarray(second, np.int64), np.asarray(likeness, np.float64),
+        np.asarray(first, np.int64),
+        np.asarray(second, np.int64),
+        np.asarray(likeness, np.float64),
         np.asarray(similarity, np.float64),
-    )  # fmt: skip
+    )
 
 
 def groups_of(pairs: dict[Pair, tuple[float, float]], neighbours: int = 100) -> list[Sets]:

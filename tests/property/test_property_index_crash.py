@@ -355,9 +355,12 @@ def test_killed_before_a_change_of_the_disk(most: int, seed: int, kernel: str, t
 
 @pytest.mark.parametrize(
     ("most", "seed", "kernel"),
-    [(8, 0, "binary"), pytest.param(150, 1, "binary", marks=pytest.mark.long),
-     pytest.param(50, 2, "real", marks=pytest.mark.long)],
-)  # fmt: skip
+    [
+        (8, 0, "binary"),
+        pytest.param(150, 1, "binary", marks=pytest.mark.long),
+        pytest.param(50, 2, "real", marks=pytest.mark.long),
+    ],
+)
 def test_killed_at_random_moments(most: int, seed: int, kernel: str, tmp_path: Path) -> None:
     assert drive(tmp_path, "time", most, seed, kernel)["kills"] >= most
 

@@ -36,17 +36,30 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
     """Three views of thing 0, one of them twice more; thing 1 twice; things 2 to 5 once."""
     made = Index.create(tmp_path / "index", CODEBOOK, IndexConfig(kernel=request.param))
     for name, features in {
-        "2": photo(2), "0 a": photo(0, 1), "1": photo(1), "0 b": photo(0, 2), "0 b copy": photo(0, 2, 1), "3": photo(3),
-        "1 copy": photo(1, 0, 1), "0 c": photo(0, 3), "0 b copy 2": photo(0, 2, 2), "4": photo(4), "5": photo(5),
-    }.items():  # fmt: skip
+        "2": photo(2),
+        "0 a": photo(0, 1),
+        "1": photo(1),
+        "0 b": photo(0, 2),
+        "0 b copy": photo(0, 2, 1),
+        "3": photo(3),
+        "1 copy": photo(1, 0, 1),
+        "0 c": photo(0, 3),
+        "0 b copy 2": photo(0, 2, 2),
+        "4": photo(4),
+        "5": photo(5),
+    }.items():
         made.add(name, features)
     return made
 
 
 def groups_in(
-    index: Index, least: float | None = None, *, calibration: Calibration | None = None,
-    neighbours: int = NEIGHBOURS, workers: int | None = None,
-) -> list[Group]:  # fmt: skip
+    index: Index,
+    least: float | None = None,
+    *,
+    calibration: Calibration | None = None,
+    neighbours: int = NEIGHBOURS,
+    workers: int | None = None,
+) -> list[Group]:
     outcomes = find_duplicates(index, calibration, least=least, neighbours=neighbours, workers=workers)
     return [one for one in outcomes if isinstance(one, Group)]
 
@@ -194,9 +207,11 @@ def links(*rows: tuple[int, int, float] | tuple[int, int, float, float]) -> Link
     first, second, likeness, *more = zip(*rows, strict=True) if rows else ((), (), ())
     similarity = more[0] if more else [0.0] * len(rows)
     return Links(
-        np.asarray(first, np.int64), np.asarray(second, np.int64), np.asarray(likeness, np.float64),
+        np.asarray(first, np.int64),
+        np.asarray(second, np.int64),
+        np.asarray(likeness, np.float64),
         np.asarray(similarity, np.float64),
-    )  # fmt: skip
+    )
 
 
 def test_no_links_no_groups() -> None:

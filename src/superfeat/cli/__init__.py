@@ -34,8 +34,30 @@ def main(debug: bool) -> None:
 
 
 VERBS = (
-    index, search, explain, duplicates, serve, demo, calibrate, extract, codebook, delete, compact, merge, train,
-    pretrain, draw, pairs_from_labels, evaluate, analyze, reproduce, weights, info, verify, doctor, completion,
-)  # fmt: skip
+    index,
+    search,
+    explain,
+    duplicates,
+    serve,
+    demo,
+    calibrate,
+    extract,
+    codebook,
+    delete,
+    compact,
+    merge,
+    train,
+    pretrain,
+    draw,
+    pairs_from_labels,
+    evaluate,
+    analyze,
+    reproduce,
+    weights,
+    info,
+    verify,
+    doctor,
+    completion,
+)
 for command in VERBS:
     main.add_command(command)

@@ -45,10 +45,21 @@ if TYPE_CHECKING:
 @workers_option
 @json_option
 def extract(
-    photos: tuple[str, ...], output: Path, weights: str, profile: str, features: int | None, max_side: int | None,
-    as_stored: bool, regions: bool, config_file: Path | None, assignments: tuple[str, ...], device: str,
-    max_pixels: int | None, workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    photos: tuple[str, ...],
+    output: Path,
+    weights: str,
+    profile: str,
+    features: int | None,
+    max_side: int | None,
+    as_stored: bool,
+    regions: bool,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    device: str,
+    max_pixels: int | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Turn PHOTOS (folders, files, glob patterns, .txt lists) into features.
 
     What is already in the output folder is not done again, so an interrupted run goes on where it stopped.

@@ -42,9 +42,16 @@ OWN = "own"
 @workers_option
 @json_option
 def codebook(
-    features: Path, output: Path, words: int, rounds: int, points_per_word: int, seed: int, overwrite: bool,
-    workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    features: Path,
+    output: Path,
+    words: int,
+    rounds: int,
+    points_per_word: int,
+    seed: int,
+    overwrite: bool,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Learn the words of a collection from FEATURES (a features folder), or import an asmk codebook.pkl."""
     from superfeat.extraction.folder import FeatureStore
     from superfeat.index.codebook import Codebook
@@ -107,9 +114,11 @@ def _codebook_report(result: Mapping[str, Any]) -> Iterable[str]:
 )
 @click.option("--kernel", type=click.Choice(["binary", "real"]), help="For a new index. [default: binary]")
 @click.option(
-    "--weights", "-w", shell_complete=complete_weights,
+    "--weights",
+    "-w",
+    shell_complete=complete_weights,
     help=f"The network for photos. [default: the index's, or {DEFAULT_WEIGHTS}]",
-)  # fmt: skip
+)
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
@@ -121,9 +130,18 @@ def _codebook_report(result: Mapping[str, Any]) -> Iterable[str]:
 @workers_option
 @json_option
 def index(
-    sources: tuple[str, ...], output: Path, words: Path | None, kernel: str | None, weights: str | None,
-    profile: str | None, assignments: tuple[str, ...], sync: bool, device: str, workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    sources: tuple[str, ...],
+    output: Path,
+    words: Path | None,
+    kernel: str | None,
+    weights: str | None,
+    profile: str | None,
+    assignments: tuple[str, ...],
+    sync: bool,
+    device: str,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Add FEATURES (a features folder) or PHOTOS to an index; make it if there is none.
 
     What is there and has not changed is left alone, a changed photo replaces the old one, and an interrupted run goes

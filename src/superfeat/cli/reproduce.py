@@ -28,18 +28,28 @@ PATH = click.Path(path_type=Path)
 @click.option("--images", type=PATH, help="mini: photos, one sub-folder per thing; paper: the benchmarks' folder.")
 @click.option("--imagenet", type=PATH, help="paper: ImageNet, one sub-folder per class, for variants of LIT.")
 @click.option(
-    "--weights", "-w", shell_complete=complete_weights,
+    "--weights",
+    "-w",
+    shell_complete=complete_weights,
     help="Begin with this pretrained network. [default: pretrain one]",
-)  # fmt: skip
+)
 @click.option("--output", "-o", type=PATH, help="Folder for numbers and pictures; what is made is used again.")
 @click.option("--list", "list_names", is_flag=True, help="Name all tables and figures.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
 @json_option
 def reproduce(
-    names: tuple[str, ...], size: str, images: Path | None, imagenet: Path | None, weights: str | None,
-    output: Path | None, list_names: bool, device: str, workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    names: tuple[str, ...],
+    size: str,
+    images: Path | None,
+    imagenet: Path | None,
+    weights: str | None,
+    output: Path | None,
+    list_names: bool,
+    device: str,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Measure tables and figures of the paper again: NAMES of them, or `all`.
 
     `--size mini` takes minutes on drawn landmarks (or your photos); `--size paper` is the real recipe and data.
@@ -59,10 +69,9 @@ def reproduce(
 
     keep_memory()
     follow = Follow()
-    study = Study(
-        read_size(size), output / f"work-{size}", images=images, imagenet=imagenet, weights=weights, workers=workers,
-        device=device, on_progress=follow,
-    )  # fmt: skip
+    sources = {"images": images, "imagenet": imagenet, "weights": weights}
+    how = {"workers": workers, "device": device, "on_progress": follow}
+    study = Study(read_size(size), output / f"work-{size}", **sources, **how)  # type: ignore[arg-type]
     made, failed = [], {}
     for name in chosen:
         try:
@@ -97,10 +106,16 @@ def _write(found: "Reproduced", folder: Path, command: str) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     outcome = found.outcome
     record = {
-        "name": found.name, "title": found.paper["title"], "command": command, "claim": found.paper["claim"],
-        "finding": outcome.finding, "agrees": bool(outcome.agrees), "seconds": round(found.seconds, 1),
-        "ours": {"columns": list(outcome.columns), "rows": [list(row) for row in outcome.rows]}, "paper": found.paper,
-    }  # fmt: skip
+        "name": found.name,
+        "title": found.paper["title"],
+        "command": command,
+        "claim": found.paper["claim"],
+        "finding": outcome.finding,
+        "agrees": bool(outcome.agrees),
+        "seconds": round(found.seconds, 1),
+        "ours": {"columns": list(outcome.columns), "rows": [list(row) for row in outcome.rows]},
+        "paper": found.paper,
+    }
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["source", *outcome.columns])
@@ -148,6 +163,7 @@ def _lines(record: Mapping[str, Any]) -> Iterable[str]:
 
 def _write_page(folder: Path) -> None:
     """A page with all pictures that are there, what the paper says and what was found."""
+    from superfeat.pages.templates import template
     from superfeat.storage.store import read_json, write_file
     from superfeat.studies.reproduce.catalogue import NAMES
 
@@ -163,24 +179,7 @@ def _write_page(folder: Path) -> None:
             f'<img src="{name}/picture.png" alt="{title}: {finding}"><p><code>{command}</code> · <a '
             f'href="{name}/numbers.csv">numbers.csv</a> · <a href="{name}/numbers.json">numbers.json</a></p></section>'
         )
-    write_file(folder / "index.html", PAGE.replace("PARTS", "\n".join(parts)).encode())
-
-
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>The paper, measured again</title>
-<style>
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-img { max-width: 100%; background: white; border-radius: 6px; }
-section { border-top: 1px solid #8886; padding: 1rem 0; }
-.yes { color: #00805a; font-weight: 600; } .no { color: #c04a00; font-weight: 600; }
-code { overflow-wrap: anywhere; }
-</style>
-<h1>The paper, measured again</h1>
-PARTS
-</html>
-"""
+    write_file(folder / "index.html", template("reproduction.html").replace("PARTS", "\n".join(parts)).encode())
 
 
 def _end(result: Mapping[str, Any]) -> Iterable[str]:

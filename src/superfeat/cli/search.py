@@ -39,9 +39,11 @@ class BoxType(click.ParamType):  # type: ignore[type-arg]  # generic in newer ve
 index_argument = click.argument("index_folder", metavar="INDEX", type=INDEX_FOLDER)
 box_option = click.option("--box", type=BoxType(), help=BOX_HELP)
 engine_weights = click.option(
-    "--weights", "-w", shell_complete=complete_weights,
+    "--weights",
+    "-w",
+    shell_complete=complete_weights,
     help="The network for photos. [default: what the index was made with]",
-)  # fmt: skip
+)
 
 
 @click.command()
@@ -57,9 +59,18 @@ engine_weights = click.option(
 @workers_option
 @json_option
 def search(
-    index_folder: Path, queries: tuple[str, ...], top: int, every: bool, box: tuple[float, ...] | None, only: Any,
-    weights: str | None, assignments: tuple[str, ...], html: Path | None, workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    index_folder: Path,
+    queries: tuple[str, ...],
+    top: int,
+    every: bool,
+    box: tuple[float, ...] | None,
+    only: Any,
+    weights: str | None,
+    assignments: tuple[str, ...],
+    html: Path | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Find the images of INDEX that show the same thing as QUERY.
 
     A QUERY is a photo, a features folder (each of its images is one), or the name of an image in the index.
@@ -157,9 +168,15 @@ def _place(hit: Mapping[str, Any]) -> str:
 @workers_option
 @json_option
 def explain(
-    index_folder: Path, query: str, result: str, output: Path, box: tuple[float, ...] | None, weights: str | None,
-    workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    index_folder: Path,
+    query: str,
+    result: str,
+    output: Path,
+    box: tuple[float, ...] | None,
+    weights: str | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Draw why RESULT, an image of INDEX, was found for QUERY: which parts of both photos match, and their shares.
 
     QUERY is a photo or the name of an image in the index; RESULT is such a name, or the file that was indexed.

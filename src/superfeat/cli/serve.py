@@ -34,16 +34,28 @@ def _size(context: click.Context, parameter: click.Parameter, text: str) -> int:
 )
 @click.option("--read-only", is_flag=True, help="Photos can be neither added nor deleted.")
 @click.option(
-    "--weights", "-w", shell_complete=complete_weights,
+    "--weights",
+    "-w",
+    shell_complete=complete_weights,
     help="The network for photos. [default: what the index was made with]",
-)  # fmt: skip
+)
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
 @json_option
 def serve(
-    index_folder: Path, host: str, port: int, token: str | None, max_upload: int, max_pixels: int, queue: int,
-    read_only: bool, weights: str | None, device: str, workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    index_folder: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    max_upload: int,
+    max_pixels: int,
+    queue: int,
+    read_only: bool,
+    weights: str | None,
+    device: str,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Serve INDEX: a web page to search by dropping a photo, and the same as an HTTP API."""
     token = require_token(host, token or None)
     try:

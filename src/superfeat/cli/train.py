@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
 DOING = {
-    "start": "learning the whitening from", "maps": "computing the trunk's maps of", "mining": "mining negatives among",
-    "validating": "validating with", "pretraining": "pretraining, step", "step": "step",
-}  # fmt: skip
+    "start": "learning the whitening from",
+    "maps": "computing the trunk's maps of",
+    "mining": "mining negatives among",
+    "validating": "validating with",
+    "pretraining": "pretraining, step",
+    "step": "step",
+}
 
 
 def run_options(command: Command) -> Command:
@@ -64,10 +68,22 @@ def run_options(command: Command) -> Command:
 @click.option("--validation-images", type=PATH, help="What the paths in the .json are below.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen, how long and in how much memory, and stop.")
 def train(
-    recipe: str, images: Path | None, labels: Path | None, weights: str | None, assignments: tuple[str, ...],
-    output: Path, resume: bool, skip_unreadable: bool, device: str, workers: int | None, as_json: bool,
-    pairs: Path | None, validation: Path | None, validation_images: Path | None, dry_run: bool,
-) -> None:  # fmt: skip
+    recipe: str,
+    images: Path | None,
+    labels: Path | None,
+    weights: str | None,
+    assignments: tuple[str, ...],
+    output: Path,
+    resume: bool,
+    skip_unreadable: bool,
+    device: str,
+    workers: int | None,
+    as_json: bool,
+    pairs: Path | None,
+    validation: Path | None,
+    validation_images: Path | None,
+    dry_run: bool,
+) -> None:
     """Train a network by RECIPE: a name (fire-folder, fire-sfm120k, how-sfm120k, drawn-mini) or a TOML file.
 
     Ctrl-C saves; the same command with --resume goes on, and ends with the same weights as if nothing had happened.
@@ -103,9 +119,18 @@ def train(
 @click.command()
 @run_options
 def pretrain(
-    recipe: str, images: Path | None, labels: Path | None, weights: str | None, assignments: tuple[str, ...],
-    output: Path, resume: bool, skip_unreadable: bool, device: str, workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    recipe: str,
+    images: Path | None,
+    labels: Path | None,
+    weights: str | None,
+    assignments: tuple[str, ...],
+    output: Path,
+    resume: bool,
+    skip_unreadable: bool,
+    device: str,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Teach trunk and LIT to classify the photos of a folder, one sub-folder per class, as RECIPE's [pretraining] says.
 
     RECIPE is fire-imagenet (the paper's), another name, or a TOML file. RUN/best is a network to train with.

@@ -109,9 +109,16 @@ def get(name: str, source: str | None, as_json: bool) -> None:
 @workers_option
 @json_option
 def whiten(
-    network: str, photos: tuple[str, ...], output: Path, dim: int, images: int, max_side: int, overwrite: bool,
-    workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    network: str,
+    photos: tuple[str, ...],
+    output: Path,
+    dim: int,
+    images: int,
+    max_side: int,
+    overwrite: bool,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Learn the PCA-whitening of NETWORK from PHOTOS."""
     from superfeat.extraction.extract import keep_memory
     from superfeat.images import list_photos
@@ -125,9 +132,15 @@ def whiten(
     progress = Progress("learning from", len(chosen))
     skipped: list[Any] = []
     finished = fit_whitening(
-        load_network(network), chosen, dim=dim, images=images, max_side=max_side, workers=workers,
-        on_skip=skipped.append, on_image=progress.at,
-    )  # fmt: skip
+        load_network(network),
+        chosen,
+        dim=dim,
+        images=images,
+        max_side=max_side,
+        workers=workers,
+        on_skip=skipped.append,
+        on_image=progress.at,
+    )
     progress.done()
     save_network(finished, output, overwrite=overwrite)
     result = {"written": str(output), **describe_network(str(output))}

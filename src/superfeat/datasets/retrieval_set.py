@@ -51,9 +51,14 @@ class RetrievalSet:
 
 
 def with_positives(
-    name: str, photos: Iterable[Photo], queries: Iterable[Query], protocol: Protocol = "plain",
-    files: Iterable[Path] = (), *, as_stored: bool = True,
-) -> RetrievalSet:  # fmt: skip
+    name: str,
+    photos: Iterable[Photo],
+    queries: Iterable[Query],
+    protocol: Protocol = "plain",
+    files: Iterable[Path] = (),
+    *,
+    as_stored: bool = True,
+) -> RetrievalSet:
     """A retrieval set of the queries that have a positive; DatasetError if none has."""
     asked = list(queries)
     kept = tuple(query for query in asked if query.positives)

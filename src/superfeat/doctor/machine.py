@@ -22,9 +22,24 @@ BUSY = 0.5  # load per core that is worth a word
 LITTLE_DISK = 2e9  # bytes
 NOT_LIMITED = 1 << 60  # what older kernels say for "no limit" is a number near 2^63
 NETWORKS = {
-    "9p", "afs", "ceph", "cifs", "davfs", "drvfs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2",
-    "prl_fs", "smb3", "smbfs", "vboxsf",
-}  # fmt: skip
+    "9p",
+    "afs",
+    "ceph",
+    "cifs",
+    "davfs",
+    "drvfs",
+    "gfs2",
+    "glusterfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "ocfs2",
+    "prl_fs",
+    "smb3",
+    "smbfs",
+    "vboxsf",
+}
 
 
 # -- Limits of a container (cgroups, version 2 and 1)

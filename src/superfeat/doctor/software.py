@@ -55,9 +55,15 @@ def run_probe(command: Iterable[str] | None = None, patience: float = PATIENCE) 
     run = [sys.executable, "-c", script] if command is None else list(command)
     try:
         done = subprocess.run(
-            run, capture_output=True, text=True, errors="replace", check=False, timeout=patience,
-            stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": search},
-        )  # fmt: skip
+            run,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=patience,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": search},
+        )
         output, ended = done.stdout, _ending(done.returncode, done.stderr)
     except subprocess.TimeoutExpired as error:
         output = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""

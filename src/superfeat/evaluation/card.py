@@ -26,9 +26,15 @@ METHODS = {"fire": "FIRe", "how": "HOW"}
 
 
 def make_card(
-    network: Network, test: RetrievalSet, distractors: Sequence[Photo], missing: Sequence[str], config: EvaluateConfig,
-    codebook: Codebook | None, index: Index | None, seconds: Mapping[str, float],
-) -> dict[str, Any]:  # fmt: skip
+    network: Network,
+    test: RetrievalSet,
+    distractors: Sequence[Photo],
+    missing: Sequence[str],
+    config: EvaluateConfig,
+    codebook: Codebook | None,
+    index: Index | None,
+    seconds: Mapping[str, float],
+) -> dict[str, Any]:
     """The card of a finished run."""
     images = len(test.photos) + len(distractors)
     return {

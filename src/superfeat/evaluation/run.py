@@ -62,11 +62,19 @@ class Evaluated:
 
 
 def evaluate(
-    network: Network, test: RetrievalSet, output: str | Path, config: EvaluateConfig = EvaluateConfig(),  # noqa: B008
-    *, codebook: Codebook | Sequence[Photo] = (), distractors: Sequence[Photo] = (), features: Path | None = None,
-    allow_missing: bool = False, workers: int | None = None, device: str = "cpu",
+    network: Network,
+    test: RetrievalSet,
+    output: str | Path,
+    config: EvaluateConfig = EvaluateConfig(),  # noqa: B008
+    *,
+    codebook: Codebook | Sequence[Photo] = (),
+    distractors: Sequence[Photo] = (),
+    features: Path | None = None,
+    allow_missing: bool = False,
+    workers: int | None = None,
+    device: str = "cpu",
     on_round: Callable[[Round], None] | None = None,
-) -> Iterator[Step | Evaluated]:  # fmt: skip
+) -> Iterator[Step | Evaluated]:
     """Yields how far each stage is, and at the end what came out, which is also in the folder `output`.
 
     `codebook` is one, or the photos to learn it from. `features` is a features folder with the set's images, used in
@@ -164,9 +172,14 @@ class _Run:
         raise AssertionError("learning ends with a codebook")
 
     def index(
-        self, network: Network, store: FeatureStore, names: Names, distractors: Sequence[Photo], codebook: Codebook,
+        self,
+        network: Network,
+        store: FeatureStore,
+        names: Names,
+        distractors: Sequence[Photo],
+        codebook: Codebook,
         config: EvaluateConfig,
-    ) -> Steps[list[str]]:  # fmt: skip
+    ) -> Steps[list[str]]:
         """Yields how far it is; returns the names of distractors that could not be read."""
         missing = []
         plain = dict(zip(distractor_names(distractors), distractors, strict=True))
@@ -196,9 +209,13 @@ class _Run:
         return [photo.name for photo, name in zip(photos, names, strict=True) if name in skipped]
 
     def search(
-        self, store: FeatureStore, names: Names, test: RetrievalSet, distractors: Sequence[Photo],
+        self,
+        store: FeatureStore,
+        names: Names,
+        test: RetrievalSet,
+        distractors: Sequence[Photo],
         config: EvaluateConfig,
-    ) -> Steps[list[Answer | None]]:  # fmt: skip
+    ) -> Steps[list[Answer | None]]:
         found: list[Answer | None] = []
         images = len(names.database) + len(distractors)
         with self.timed("search"), RankingsWriter(self.path / "rankings", len(test.queries), images) as rankings:

@@ -134,9 +134,13 @@ def codebook_key(network: Network, photos: Sequence[Photo], config: EvaluateConf
 
 
 def learn_codebook(
-    network: Network, photos: Sequence[Photo], config: EvaluateConfig, workers: int | None, device: str,
+    network: Network,
+    photos: Sequence[Photo],
+    config: EvaluateConfig,
+    workers: int | None,
+    device: str,
     on_round: Callable[[Round], None] | None = None,
-) -> Iterator[Step | Codebook]:  # fmt: skip
+) -> Iterator[Step | Codebook]:
     """k-means on the scale-1 features of the photos; at the end the codebook, which the cache keeps."""
     chosen = list(photos[: config.codebook_images])
     folder = cache_folder() / "codebooks" / codebook_key(network, chosen, config)
@@ -148,9 +152,13 @@ def learn_codebook(
         store = FeatureStore(folder / "features")
         words = words_for(sum(entry.count for entry in store.entries), config.codebook.words)
         codebook = train_codebook(
-            store, config.codebook, words=words, work=folder / "k-means", workers=workers or all_cores(),
+            store,
+            config.codebook,
+            words=words,
+            work=folder / "k-means",
+            workers=workers or all_cores(),
             on_progress=on_round,
-        )  # fmt: skip
+        )
         codebook.facts["images"] = len(store)
         codebook.save(folder / "codebook")
     for part in ("features", "k-means"):
@@ -162,9 +170,16 @@ def learn_codebook(
 
 
 def build_index(
-    network: Network | None, store: FeatureStore, names: Names, distractors: Sequence[Photo], codebook: Codebook,
-    folder: Path, config: EvaluateConfig, workers: int | None, device: str,
-) -> Iterator[Step | Skipped]:  # fmt: skip
+    network: Network | None,
+    store: FeatureStore,
+    names: Names,
+    distractors: Sequence[Photo],
+    codebook: Codebook,
+    folder: Path,
+    config: EvaluateConfig,
+    workers: int | None,
+    device: str,
+) -> Iterator[Step | Skipped]:
     """Adds the database, then the distractors, whose features are not kept: memory holds a few images at a time.
 
     Only distractors need the network.
@@ -196,9 +211,13 @@ def build_index(
 
 
 def search_index(
-    folder: Path, store: FeatureStore, names: Names, test: RetrievalSet, distractors: Sequence[Photo],
+    folder: Path,
+    store: FeatureStore,
+    names: Names,
+    test: RetrievalSet,
+    distractors: Sequence[Photo],
     workers: int | None,
-) -> Iterator[Answer | None]:  # fmt: skip
+) -> Iterator[Answer | None]:
     """The answer to each query, one whole ranking in memory at a time; None where its photo could not be read.
 
     Equal scores stand in the order of the set, whenever an image came into the index.

@@ -173,9 +173,12 @@ def overlaps(cells: int, pixels: int) -> Float64[np.ndarray, "pixels cells"]:
 
 
 def group_pairs(
-    query: Float64[np.ndarray, "pairs 2"], found: Float64[np.ndarray, "pairs 2"], scores: Float64[np.ndarray, "pairs"],
-    radius: float, most: int,
-) -> Int64[np.ndarray, "pairs"]:  # fmt: skip
+    query: Float64[np.ndarray, "pairs 2"],
+    found: Float64[np.ndarray, "pairs 2"],
+    scores: Float64[np.ndarray, "pairs"],
+    radius: float,
+    most: int,
+) -> Int64[np.ndarray, "pairs"]:
     """The number of each pair's group, or -1: at most `most` groups around seeds, each within `radius` in both images.
 
     A seed is the strong pair with the most score around it that no earlier seed has; a pair joins its nearest seed.
@@ -189,9 +192,11 @@ def group_pairs(
 
 
 def _seeds(
-    query: Float64[np.ndarray, "pairs 2"], found: Float64[np.ndarray, "pairs 2"], scores: Float64[np.ndarray, "pairs"],
+    query: Float64[np.ndarray, "pairs 2"],
+    found: Float64[np.ndarray, "pairs 2"],
+    scores: Float64[np.ndarray, "pairs"],
     radius: float,
-) -> Iterator[int]:  # fmt: skip
+) -> Iterator[int]:
     """Pairs, the one with the most around it first; what one has around it does not count for the next."""
     strong = np.argsort(-scores, kind="stable")[:CANDIDATES]
     strong = strong[scores[strong] > 0]

@@ -78,9 +78,14 @@ def extract(
 
 
 def extract_image(
-    network: Network, source: str | Path | bytes, config: ExtractConfig, *, name: str = "", workers: int | None = None,
+    network: Network,
+    source: str | Path | bytes,
+    config: ExtractConfig,
+    *,
+    name: str = "",
+    workers: int | None = None,
     device: str = "cpu",
-) -> Features:  # fmt: skip
+) -> Features:
     """The features of one photo, given as a file or as its bytes: the same as `extract` gives. ImageError if none."""
     require_device(device)
     pixels = read_image(source, max_side=config.max_side, upright=config.upright, draft=config.draft)
@@ -105,9 +110,14 @@ def extract_to(
 
 
 def pool_to(
-    path: str | Path, network: Network, photos: Photos, config: ExtractConfig, *, workers: int | None = None,
+    path: str | Path,
+    network: Network,
+    photos: Photos,
+    config: ExtractConfig,
+    *,
+    workers: int | None = None,
     device: str = "cpu",
-) -> Iterator[Features | Skipped]:  # fmt: skip
+) -> Iterator[Features | Skipped]:
     """The same with one feature per image: its global vector (eq. 1), pooled over all features of all scales."""
     every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None, attention="none")
     yield from _extract_to(path, network, photos, every, {"pooled": True}, pool_features, workers, device)
@@ -124,9 +134,15 @@ def pool_features(features: Features) -> Features:
 
 
 def _extract_to(
-    path: str | Path, network: Network, photos: Photos, config: ExtractConfig, more: Mapping[str, Any],
-    finish: Callable[[Features], Features], workers: int | None, device: str,
-) -> Iterator[Features | Skipped]:  # fmt: skip
+    path: str | Path,
+    network: Network,
+    photos: Photos,
+    config: ExtractConfig,
+    more: Mapping[str, Any],
+    finish: Callable[[Features], Features],
+    workers: int | None,
+    device: str,
+) -> Iterator[Features | Skipped]:
     facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config), **more}
     reasons = []
     with feature_writer(
@@ -349,6 +365,13 @@ def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfi
         owners = np.repeat(np.arange(len(parts)), counts)
         maps = [_attention_map(parts[owners[index]], int(ids[index])) for index in chosen]
     return Features(
-        name, vectors[chosen], strengths[chosen], scales[chosen], ids[chosen], regions, maps,
-        pending.image_size, network.digest,
-    )  # fmt: skip
+        name,
+        vectors[chosen],
+        strengths[chosen],
+        scales[chosen],
+        ids[chosen],
+        regions,
+        maps,
+        pending.image_size,
+        network.digest,
+    )

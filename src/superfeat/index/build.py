@@ -55,9 +55,15 @@ def add_features(index: Index, store: FeatureStore, only: Container[str] | None 
 
 
 def add_photos(
-    index: Index, network: "Network", photos: Iterable[Photo], config: ExtractConfig, *,
-    extracted: FeatureStore | None = None, workers: int | None = None, device: str = "cpu",
-) -> Iterator[Added | Skipped]:  # fmt: skip
+    index: Index,
+    network: "Network",
+    photos: Iterable[Photo],
+    config: ExtractConfig,
+    *,
+    extracted: FeatureStore | None = None,
+    workers: int | None = None,
+    device: str = "cpu",
+) -> Iterator[Added | Skipped]:
     """Extracts and adds photos; one whose file has not changed since is not read again.
 
     `extracted` holds features of some of them, made by the same network with the same settings.

@@ -239,9 +239,13 @@ def _map_points(folder: Path, points: int, dim: int) -> Vectors:
 
 
 def _lloyd(
-    points: Vectors, config: CodebookConfig, folder: Path, facts: Mapping[str, Any], workers: int,
+    points: Vectors,
+    config: CodebookConfig,
+    folder: Path,
+    facts: Mapping[str, Any],
+    workers: int,
     report: Callable[[Round], None],
-) -> Codebook:  # fmt: skip
+) -> Codebook:
     centroids, done, history = _resume(points, config, folder)
     for number in range(done + 1, config.rounds + 1):
         sums = np.zeros(centroids.shape)

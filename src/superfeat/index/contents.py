@@ -17,7 +17,7 @@ from superfeat.index.kernel import SEGMENT_IMAGES
 from superfeat.index.names import Image
 from superfeat.index.segments import Layout, Segment, build_segment, open_segment
 from superfeat.index.snapshot import Snapshot
-from superfeat.storage.store import read_array, read_json, write_json
+from superfeat.storage.store import folder_bytes, read_array, read_json, write_json
 
 FORMAT = "superfeat-index"
 VERSION = 1
@@ -236,3 +236,27 @@ def compact_groups(segments: Sequence[Segment], alive: Sequence[np.ndarray], lay
             groups.append(slice(first, end))
             first = end
     return groups
+
+
+def describe(contents: Contents, path: Path) -> dict[str, Any]:
+    """Counts, sizes, and how an index was made."""
+    manifest = {key: contents.manifest[key] for key in ("format", "version", "kernel", "words", "dim")}
+    postings = sum(len(segment.postings.ids) for segment in contents.segments) + contents.tail_postings
+    images = len(contents)
+    stored = sum(map(len, contents.segments)) + len(contents.tail)
+    size = folder_bytes(path)
+    return {
+        **manifest,
+        "images": images,
+        "deleted": stored - images,
+        "segments": len(contents.segments),
+        "in_journal": len(contents.tail),
+        "postings": postings,
+        "words_per_image": round(postings / max(1, stored), 1),
+        "bytes": size,
+        "bytes_per_posting": round(size / max(1, postings), 2),
+        "settings": contents.manifest["settings"],
+        "facts": dict(contents.manifest["facts"]),
+        "network": contents.manifest["network"],
+        "codebook": contents.manifest["codebook"],
+    }

@@ -20,7 +20,7 @@ from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking, require_vectors
 from superfeat.index.codebook import Codebook
-from superfeat.index.contents import MANIFEST, SEGMENTS, Contents, load_contents, write_manifest
+from superfeat.index.contents import MANIFEST, SEGMENTS, Contents, describe, load_contents, write_manifest
 from superfeat.index.journal import Record
 from superfeat.index.kernel import aggregate, binarise, normalise_residuals
 from superfeat.index.names import Image, require_json, require_name
@@ -28,7 +28,7 @@ from superfeat.index.segments import Segment, join_segments, require_words, veri
 from superfeat.index.snapshot import Snapshot
 from superfeat.index.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
 from superfeat.settings import overlay
-from superfeat.storage.store import as_json, folder_bytes, writer_lock
+from superfeat.storage.store import as_json, writer_lock
 from superfeat.threads import all_cores, run_all
 
 Query = Features | np.ndarray | ImageWords | str
@@ -59,9 +59,14 @@ class Index:
 
     @classmethod
     def create(
-        cls, path: str | Path, codebook: Codebook, config: IndexConfig = IndexConfig(),  # noqa: B008 - frozen
-        *, network: str | None = None, facts: Mapping[str, Any] | None = None,
-    ) -> "Index":  # fmt: skip
+        cls,
+        path: str | Path,
+        codebook: Codebook,
+        config: IndexConfig = IndexConfig(),  # noqa: B008 - frozen
+        *,
+        network: str | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> "Index":
         """A new, empty index in a folder of its own. `network` is a digest; by default the codebook's.
 
         `facts` travel with the index: how its features were made.
@@ -139,27 +144,7 @@ class Index:
 
     def info(self) -> dict[str, Any]:
         """Counts, sizes, and how it was made."""
-        contents = self._contents
-        manifest = {key: contents.manifest[key] for key in ("format", "version", "kernel", "words", "dim")}
-        postings = sum(len(segment.postings.ids) for segment in contents.segments) + contents.tail_postings
-        images = len(contents)
-        stored = sum(map(len, contents.segments)) + len(contents.tail)
-        size = folder_bytes(self.path)
-        return {
-            **manifest,
-            "images": images,
-            "deleted": stored - images,
-            "segments": len(contents.segments),
-            "in_journal": len(contents.tail),
-            "postings": postings,
-            "words_per_image": round(postings / max(1, stored), 1),
-            "bytes": size,
-            "bytes_per_posting": round(size / max(1, postings), 2),
-            "settings": contents.manifest["settings"],
-            "facts": self.facts,
-            "network": self.network,
-            "codebook": contents.manifest["codebook"],
-        }
+        return describe(self._contents, self.path)
 
     def verify(self) -> Iterator[str]:
         """Reads everything and compares it with its checksums; yields each file found whole."""
@@ -217,9 +202,11 @@ class Index:
         return added
 
     def add_many(
-        self, images: Iterable[tuple[str, Features | np.ndarray | ImageWords, Mapping[str, Any] | None]],
-        *, batch: int = 1,
-    ) -> Iterator[Added]:  # fmt: skip
+        self,
+        images: Iterable[tuple[str, Features | np.ndarray | ImageWords, Mapping[str, Any] | None]],
+        *,
+        batch: int = 1,
+    ) -> Iterator[Added]:
         """Adds images, yielding each once it is safe; `batch` of them share one wait for the disk."""
         waiting: dict[str, tuple[Features | np.ndarray | ImageWords, Mapping[str, Any] | None]] = {}
         with self.writing():
@@ -232,9 +219,13 @@ class Index:
             yield from self._flush(waiting, batch > 1)
 
     def _record(
-        self, name: str, features: Features | np.ndarray | ImageWords, meta: Mapping[str, Any] | None,
-        found: tuple[int, Image] | None, image: int,
-    ) -> tuple[Record | None, Added]:  # fmt: skip
+        self,
+        name: str,
+        features: Features | np.ndarray | ImageWords,
+        meta: Mapping[str, Any] | None,
+        found: tuple[int, Image] | None,
+        image: int,
+    ) -> tuple[Record | None, Added]:
         """What the journal will say, or nothing if the image is there already."""
         words = features if isinstance(features, ImageWords) else self.query(features, assignments=1)
         words = require_words(words, self._contents.layout, f"the words of {name}")
@@ -335,9 +326,15 @@ class Index:
     # -- Search
 
     def search(
-        self, query: Query, top: int | None = 100, *, only: Iterable[str] | None = None,
-        config: SearchConfig | None = None, table: np.ndarray | None = None, workers: int | None = None,
-    ) -> Ranking:  # fmt: skip
+        self,
+        query: Query,
+        top: int | None = 100,
+        *,
+        only: Iterable[str] | None = None,
+        config: SearchConfig | None = None,
+        table: np.ndarray | None = None,
+        workers: int | None = None,
+    ) -> Ranking:
         """The `top` images (None: all) for features, an (n, dim) array, or the name of an indexed image.
 
         `only` limits the search to these names. `config` and `table` (a value for each Hamming distance) take the
@@ -350,9 +347,13 @@ class Index:
         return snapshot.search(words, config, top=top, only=masks, table=table, workers=workers or all_cores())
 
     def search_many(
-        self, queries: Sequence[Query], top: int | None = 100, *, config: SearchConfig | None = None,
+        self,
+        queries: Sequence[Query],
+        top: int | None = 100,
+        *,
+        config: SearchConfig | None = None,
         workers: int | None = None,
-    ) -> list[Ranking]:  # fmt: skip
+    ) -> list[Ranking]:
         """One ranking per query, all over the same images; the queries are shared out over the cores."""
         config = config or self.config.search
         snapshot = self.snapshot()

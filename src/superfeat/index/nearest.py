@@ -120,9 +120,17 @@ def _nearest_block(vectors: Float32[np.ndarray, "n dim"], centroids: Centroids, 
     squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
     spare = np.stack((unit * (lengths.max() - lengths), unit * (errors.max() - errors), squares), axis=1)
     _search(
-        padded, centroids.packed, bias, unit, vectors, centroids.exact, spare, centroids.error_norms, centroids.norms,
+        padded,
+        centroids.packed,
+        bias,
+        unit,
+        vectors,
+        centroids.exact,
+        spare,
+        centroids.error_norms,
+        centroids.norms,
         found,
-    )  # fmt: skip
+    )
     return found
 
 
@@ -140,9 +148,17 @@ def _bias(
 
 @compiled
 def _search(
-    points: Any, packed: Any, bias: Any, unit: Any, vectors: Any, exact: Any, spare: Any, error_norms: Any, norms: Any,
+    points: Any,
+    packed: Any,
+    bias: Any,
+    unit: Any,
+    vectors: Any,
+    exact: Any,
+    spare: Any,
+    error_norms: Any,
+    norms: Any,
     found: Any,
-) -> None:  # fmt: skip # pragma: no cover
+) -> None:  # pragma: no cover
     """Every centroid whose upper bound reaches the k-th best so far is measured, and takes its place if nearer."""
     n = len(found)
     eights = points.shape[1] // 8
@@ -159,16 +175,38 @@ def _search(
                     if hits & (1 << row):
                         point = first + row
                         limits[point] = _measure(
-                            word, tile[row], limits[point], unit, vectors[point], exact, spare[point], error_norms,
-                            norms, least, own_limits[point : point + 1], distances[point], found[point],
-                        )  # fmt: skip
+                            word,
+                            tile[row],
+                            limits[point],
+                            unit,
+                            vectors[point],
+                            exact,
+                            spare[point],
+                            error_norms,
+                            norms,
+                            least,
+                            own_limits[point : point + 1],
+                            distances[point],
+                            found[point],
+                        )
 
 
 @compiled
 def _measure(
-    first: Any, uppers: Any, limit: Any, unit: Any, vector: Any, exact: Any, spare: Any, error_norms: Any, norms: Any,
-    least: Any, own_limit: Any, distances: Any, found: Any,
-) -> Any:  # fmt: skip # pragma: no cover
+    first: Any,
+    uppers: Any,
+    limit: Any,
+    unit: Any,
+    vector: Any,
+    exact: Any,
+    spare: Any,
+    error_norms: Any,
+    norms: Any,
+    least: Any,
+    own_limit: Any,
+    distances: Any,
+    found: Any,
+) -> Any:  # pragma: no cover
     """Measures the candidates among 16 centroids; returns the limit that the next ones must exceed.
 
     `spare` says by how much the vector's own bound is lower than that of its block, per error and norm of a centroid,
@@ -246,9 +284,17 @@ def _products_plain(
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _products_avx2(
-    typing_context: Any, points: Any, first: Any, packed: Any, offset: Any, eights: Any, bias: Any, word: Any,
-    limits: Any, tile: Any,
-) -> Any:  # fmt: skip
+    typing_context: Any,
+    points: Any,
+    first: Any,
+    packed: Any,
+    offset: Any,
+    eights: Any,
+    bias: Any,
+    word: Any,
+    limits: Any,
+    tile: Any,
+) -> Any:
     """`_products_plain` in the processor's own terms.
 
     Two products of bytes added in 16 bits twice are at most 4 * 127 * 63, so nothing saturates.

@@ -141,9 +141,15 @@ class Snapshot:
         return Weights(words, [np.sqrt(np.where(part > 0, part, 1.0)) for part in sums])
 
     def search(
-        self, query: ImageWords, config: SearchConfig, *, top: int | None = None, only: Sequence[Mask] | None = None,
-        table: np.ndarray | None = None, workers: int = 1,
-    ) -> Ranking:  # fmt: skip
+        self,
+        query: ImageWords,
+        config: SearchConfig,
+        *,
+        top: int | None = None,
+        only: Sequence[Mask] | None = None,
+        table: np.ndarray | None = None,
+        workers: int = 1,
+    ) -> Ranking:
         """The best `top` images (all, if None) among those of `only`; a `table` replaces alpha and threshold."""
         if top is not None and top < 0:
             raise SuperfeatError(f"top is {top}; it must be 0 or more, or None for all")
@@ -170,9 +176,14 @@ class Snapshot:
         return table_selectivity(values)
 
     def _search_segment(
-        self, place: int, query: ImageWords, config: SearchConfig, selectivity: Selectivity, mask: Mask,
+        self,
+        place: int,
+        query: ImageWords,
+        config: SearchConfig,
+        selectivity: Selectivity,
+        mask: Mask,
         top: int | None,
-    ) -> Best:  # fmt: skip
+    ) -> Best:
         segment, codes, words = self.segments[place], self.layout.for_scan(query.codes), query.words
         weights = self.weights.words[words] if config.idf else np.ones(len(query))
         norms = self.weights.norms[place] if config.idf else segment.norms

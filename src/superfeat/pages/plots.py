@@ -20,8 +20,16 @@ from superfeat.figures import Panel, Picture, Series
 from superfeat.storage.store import write_file
 
 __all__ = [
-    "Panel", "Picture", "Series", "curve_svg", "draw_bars", "draw_curves", "draw_matrices", "draw_photos", "warm",
-]  # fmt: skip
+    "Panel",
+    "Picture",
+    "Series",
+    "curve_svg",
+    "draw_bars",
+    "draw_curves",
+    "draw_matrices",
+    "draw_photos",
+    "warm",
+]
 
 DPI = 150
 INK, MUTED, GRID, PAPER = "#24292f", "#57606b", "#e4e7eb", "#8a9199"
@@ -29,15 +37,38 @@ INK, MUTED, GRID, PAPER = "#24292f", "#57606b", "#e4e7eb", "#8a9199"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES: tuple[Any, ...] = ((0, (4, 2)), (0, (1, 1.3)), (0, (6, 1.5, 1, 1.5)))
 STYLE = {
-    "font.family": "DejaVu Sans", "font.size": 9.5, "text.color": INK, "text.parse_math": False,
-    "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.titlecolor": INK,
-    "axes.labelcolor": MUTED, "axes.edgecolor": PAPER, "axes.linewidth": 0.8, "axes.axisbelow": True,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": GRID, "grid.linewidth": 0.7,
-    "xtick.color": PAPER, "ytick.color": PAPER, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
-    "xtick.major.size": 3, "ytick.major.size": 0, "lines.linewidth": 1.8, "lines.markersize": 3.6,
-    "legend.frameon": False, "legend.fontsize": 9, "legend.handlelength": 1.8, "legend.columnspacing": 1.4,
-    "svg.fonttype": "none", "svg.hashsalt": "superfeat",
-}  # fmt: skip
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlecolor": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": PAPER,
+    "axes.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": PAPER,
+    "ytick.color": PAPER,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 3.6,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "legend.handlelength": 1.8,
+    "legend.columnspacing": 1.4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "superfeat",
+}
 PANEL = (4.6, 3.1)  # inches of a panel
 INLINE_PANEL = (4.0, 2.8)  # small, so that its text is large on a phone
 MATRIX = (2.9, 3.1)
@@ -81,9 +112,12 @@ def draw_bars(panels: Sequence[Panel], path: str | Path, *, columns: int = 2) ->
 
 
 def draw_matrices(
-    titles_and_arrays: Sequence[tuple[str, Float[np.ndarray, "_ _"]]], path: str | Path, *, note: str = "",
+    titles_and_arrays: Sequence[tuple[str, Float[np.ndarray, "_ _"]]],
+    path: str | Path,
+    *,
+    note: str = "",
     columns: int = 3,
-) -> None:  # fmt: skip
+) -> None:
     """Matrices of correlations with one scale of colours: from 0 to 1, or from -1 to 1 where some are below 0."""
     arrays = [array if array.size else np.full((1, 1), np.nan) for _, array in titles_and_arrays]
     values = np.concatenate([array[np.isfinite(array)].ravel() for array in arrays] or [np.zeros(0)])
@@ -105,9 +139,14 @@ def draw_matrices(
 
 
 def draw_photos(
-    rows: Sequence[Sequence[Picture | None]], path: str | Path, *, row_titles: Sequence[str] = (),
-    column_titles: Sequence[str] = (), note: str = "", width: float = CELL,
-) -> None:  # fmt: skip
+    rows: Sequence[Sequence[Picture | None]],
+    path: str | Path,
+    *,
+    row_titles: Sequence[str] = (),
+    column_titles: Sequence[str] = (),
+    note: str = "",
+    width: float = CELL,
+) -> None:
     """A grid of photos, `width` inches each; None leaves a place free."""
     wide = max((len(row) for row in rows), default=0) or 1
     heights = [

@@ -20,6 +20,7 @@ from superfeat.evaluation.metrics import GRADES
 from superfeat.evaluation.run import Evaluated, open_run
 from superfeat.images import Box, read_image
 from superfeat.pages.plots import Panel, Series, curve_svg
+from superfeat.pages.templates import template
 from superfeat.storage.store import read_json, write_file
 
 THUMBNAIL, LEAST_THUMBNAIL, QUALITY = 144, 64, 80  # heights in pixels, of JPEG
@@ -30,89 +31,16 @@ MEANINGS = {"right": "right", "hard": "right, and hard", "wrong": "wrong", "junk
 SEARCHES = {"asmk": "ASMK", "pooled": "pooled vectors"}
 NOTHING = "—"
 TITLES = {
-    "results": "Results", "curves": "Curves", "protocol": "Protocol", "analyses": "Analyses",
-    "strips": "Worst queries", "queries": "All queries",
-}  # fmt: skip
+    "results": "Results",
+    "curves": "Curves",
+    "protocol": "Protocol",
+    "analyses": "Analyses",
+    "strips": "Worst queries",
+    "queries": "All queries",
+}
 PERCENT = (0, 102)  # of the axes: a line at 100 is drawn whole
 WIDE = 1.55  # width over height of a picture that gets a row of its own
 Key = tuple[str, Box | None]  # a file, and the part of it that is meant
-
-CSS = """
-:root{color-scheme:light dark;--bg:#fff;--soft:#f6f8fa;--line:#d8dee4;--ink:#1f2328;--muted:#57606a;--link:#0a58b5;
---right:#1a7f37;--hard:#0b7285;--wrong:#c9252d;--junk:#6e7781;--badge:#fff;--tint:#dfebfa;
-font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
-@media(prefers-color-scheme:dark){:root{--bg:#0d1117;--soft:#161b22;--line:#30363d;--ink:#e6edf3;--muted:#9da7b3;
---link:#79b8ff;--right:#3fb950;--hard:#39c5cf;--wrong:#ff7b72;--junk:#8b949e;--badge:#0d1117;--tint:#17304d;--plot-ink:#e6edf3;
---plot-muted:#9da7b3;--plot-grid:#262c34;--plot-paper:#7d8590;--plot-1:#4aa8e0;--plot-2:#f0803c;--plot-3:#2fc296}}
-*{box-sizing:border-box}html{scroll-padding-top:4rem}body{margin:0;background:var(--bg);color:var(--ink)}
-@media(prefers-reduced-motion:no-preference){html{scroll-behavior:smooth}}
-a{color:var(--link)}:focus-visible{outline:3px solid var(--link);outline-offset:2px;border-radius:4px}
-.skip{position:absolute;left:-99rem}.skip:focus{left:1rem;top:.5rem;z-index:3;background:var(--bg);padding:.5rem}
-nav{position:sticky;top:0;z-index:2;background:var(--bg);border-bottom:1px solid var(--line)}
-ul,ol{list-style:none;margin:0;padding:0}nav ul{display:flex;gap:1.4rem;overflow-x:auto;white-space:nowrap}
-nav li{padding:.7rem 0}nav a{text-decoration:none;color:var(--muted);font-size:.92rem}nav a:hover{color:var(--link)}
-.wide{max-width:74rem;margin:0 auto;padding:0 1.1rem}main>section{margin:0 0 3.2rem}
-h1{font-size:clamp(1.9rem,6vw,2.7rem);line-height:1.15;letter-spacing:-.02em;margin:2.2rem 0 .3rem}
-h1,h3,td,li{overflow-wrap:anywhere}h2{font-size:1.35rem;letter-spacing:-.01em;margin:0 0 .9rem}
-h3{font-size:1rem;margin:0}
-.lead,.muted,figcaption,.label,dt{color:var(--muted);font-weight:400}.lead{margin:0 0 2rem}p.muted{margin:-.5rem 0 1rem}
-.cards{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,18rem),1fr))}
-.card,figure,details,.strip,.scroll{border:1px solid var(--line);border-radius:12px}
-.card{padding:1.1rem 1.2rem;background:var(--soft);display:flex;flex-wrap:wrap;gap:.7rem 2.5rem;align-items:end}
-.card h3{flex:1 0 100%}.card p{margin:0}p.big{font-size:2.9rem;line-height:1.1;font-weight:650;letter-spacing:-.03em}
-.big small{font-size:.9rem;font-weight:400;letter-spacing:0;color:var(--muted)}dd{margin:0;font-weight:600}
-dl{display:grid;grid-template-columns:repeat(4,4.7rem);margin:0}dt{font-size:.72rem}dd,.n{font-variant-numeric:tabular-nums}
-.plots{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr))}
-figure{margin:0;padding:.8rem;min-width:0}figure.full{grid-column:1/-1}figcaption{font-size:.88rem;margin-top:.6rem}
-figure svg,figure img{display:block;width:100%;height:auto;max-width:31rem;margin:0 auto}figcaption h3{color:var(--ink)}
-figure img{max-width:min(100%,60rem);border-radius:6px;background:#fff}
-.words{margin:0 0 1rem;max-width:60rem}.words li{padding:.3rem 0 .3rem 1rem;border-left:3px solid var(--line)}
-details{padding:.7rem 1.1rem}summary{cursor:pointer;font-weight:600}details .scroll{border:0;margin-top:.6rem}
-.scroll{max-height:32rem;overflow:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}
-th,td{text-align:left;padding:.45rem .7rem;vertical-align:top;border-bottom:1px solid var(--line)}
-td.n,th.n{text-align:right;white-space:nowrap}td:first-child{min-width:11rem}
-.scroll thead th{position:sticky;top:0;background:var(--soft)}th button{all:unset;cursor:pointer}
-th button:focus-visible{outline:3px solid var(--link)}th button::after{content:" ↕"}
-th[aria-sort=ascending] button::after{content:" ↑"}th[aria-sort=descending] button::after{content:" ↓"}
-.bar{background:linear-gradient(to right,var(--tint) calc(var(--v)*1%),transparent 0)}
-.tools,.tools ul{display:flex;flex-wrap:wrap;gap:.5rem 1.3rem;align-items:center;font-size:.9rem}
-.tools{margin:0 0 1.1rem}label{display:flex;gap:.5rem;align-items:center}input{font:inherit;color:inherit}
-input[type=search]{background:var(--bg);border:1px solid var(--junk);border-radius:8px;padding:.35rem .6rem;width:13rem}
-.strip{padding:1rem;margin:0 0 1rem;content-visibility:auto;contain-intrinsic-size:auto 24rem}
-.strip header{display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;align-items:baseline;margin:0 0 .8rem}
-.strip header span{font-size:.88rem;color:var(--muted)}b{color:var(--ink)}.label{font-size:.8rem;margin:0 0 .35rem}
-.row{display:grid;gap:.8rem}.row>*{min-width:0}.tiles{display:grid;gap:.7rem;padding:4px;overflow-x:auto;
-grid-auto-flow:column;grid-auto-columns:8rem;justify-content:start}.asked .tiles{grid-auto-columns:12rem}
-.tile{min-width:0;position:relative;font-size:.76rem;line-height:1.3;overflow-wrap:anywhere;color:var(--muted)}
-.name{display:-webkit-box;-webkit-line-clamp:3;-webkit-box-orient:vertical;overflow:hidden}
-.photo{display:block;aspect-ratio:4/3;width:100%;object-fit:contain;border-radius:8px;border:3px solid var(--line);
-background:var(--soft) center/contain no-repeat;margin-bottom:.25rem;print-color-adjust:exact}
-.gone{display:grid;place-items:center;text-align:center;font-size:.75rem;color:var(--muted)}
-.right .photo{border-color:var(--right)}.hard .photo{border:3px dashed var(--hard)}
-.wrong .photo{border-color:var(--wrong)}.junk .photo{border-color:var(--junk);opacity:.6}
-.badge{display:inline-grid;place-items:center;width:1.35rem;height:1.35rem;border-radius:50%;font-size:.8rem;
-font-weight:700;color:var(--badge);background:var(--junk)}.tile .badge{position:absolute;top:-4px;left:-4px}
-.right .badge{background:var(--right)}.hard .badge{background:var(--hard)}.wrong .badge{background:var(--wrong)}
-@media(min-width:60rem){.row{grid-template-columns:10.5rem 1fr 7rem;gap:1.4rem}.tiles,.asked .tiles{overflow:visible;
-grid-auto-flow:row;grid-template-columns:1fr;padding:0}.hits .tiles{grid-template-columns:repeat(5,1fr)}}
-body:has(#large:checked) .row{grid-template-columns:1fr}body:has(#large:checked) .tiles{grid-auto-flow:row;
-grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr))}
-pre{overflow:auto;background:var(--soft);border:1px solid var(--line);border-radius:8px;padding:.8rem 1rem;
-font:.88rem ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}footer{border-top:1px solid var(--line);
-padding:1.5rem 0 3rem}[hidden]{display:none!important}@media print{nav,.tools{display:none}.scroll{max-height:none}}
-"""
-SCRIPT = """
-const find=document.getElementById('find'),all=[...document.querySelectorAll('[data-name]')];
-if(find){find.closest('label').hidden=false;find.addEventListener('input',()=>{const text=find.value.toLowerCase();
-for(const one of all)one.hidden=!one.dataset.name.toLowerCase().includes(text)})}
-for(const head of document.querySelectorAll('#queries-table th')){const button=document.createElement('button');
-button.type='button';button.append(...head.childNodes);head.append(button);button.addEventListener('click',()=>{
-const up=head.getAttribute('aria-sort')!=='ascending',at=head.cellIndex,body=head.closest('table').tBodies[0];
-for(const other of head.parentNode.children)other.removeAttribute('aria-sort');
-head.setAttribute('aria-sort',up?'ascending':'descending');const key=row=>row.cells[at].textContent,
-order=(a,b)=>head.className==='n'?(parseFloat(a)||0)-(parseFloat(b)||0):a.localeCompare(b,'en',{numeric:true});
-body.append(...[...body.rows].sort((a,b)=>(up?1:-1)*order(key(a),key(b))))})}
-"""
 
 
 def write_report(run: Path, *, strips: int = 60) -> Path:
@@ -211,7 +139,8 @@ def _number(value: float | None, digits: int = 1) -> str:
 
 def _page(name: str, lead: str, sections: Mapping[str, str], footer: str, rules: Sequence[str]) -> str:
     """The whole document; its policy lets nothing run but our script, and nothing be fetched."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    script, style = template("report.js"), template("report.css") + "".join(rules)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     links = "".join(f'<li><a href="#{part}">{TITLES[part]}</a></li>' for part in sections)
     parts = [
@@ -222,12 +151,12 @@ def _page(name: str, lead: str, sections: Mapping[str, str], footer: str, rules:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f"<title>{escape(name)}: evaluation</title>\n<style>{CSS}{''.join(rules)}</style>\n</head>\n<body>",
+        f"<title>{escape(name)}: evaluation</title>\n<style>{style}</style>\n</head>\n<body>",
         '<a class="skip" href="#results">To the results</a>',
         f'<nav aria-label="Parts of this page"><ul class="wide"><li><b>superfeat</b></li>{links}</ul></nav>',
         f'<main class="wide">{lead}',
         *parts,
-        f"</main>\n{footer}\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        f"</main>\n{footer}\n<script>{script}</script>\n</body>\n</html>\n",
     ]
     return "\n".join(lines)
 

@@ -16,6 +16,7 @@ from superfeat.errors import SuperfeatError
 from superfeat.features import Features
 from superfeat.index.places import Region
 from superfeat.pages.explanation import draw_explanation
+from superfeat.pages.templates import template
 from superfeat.storage.store import write_file
 
 THUMBNAIL, ASKED = 300, 520  # longest sides in pixels
@@ -28,29 +29,6 @@ WORDS = (
     (0.1, "unlikely to be the same", "no"),
     (0.0, "very unlikely to be the same", "no"),
 )
-
-CSS = """
-:root{color-scheme:light dark;--bg:#fbfaf8;--card:#fff;--line:#e4e0da;--ink:#23211e;--muted:#6b665f;
---accent:#0a6b58;--yes:#0a7a55;--maybe:#9a6700;--no:#8a8580;
-font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,Arial,sans-serif}
-@media(prefers-color-scheme:dark){:root{--bg:#141312;--card:#1d1c1a;--line:#35322e;--ink:#ece8e1;--muted:#a8a197;
---accent:#4fd1b0;--yes:#4cc38a;--maybe:#e0a940;--no:#8f8a82}}*{box-sizing:border-box}body{margin:0;
-background:var(--bg);color:var(--ink)}main{max-width:78rem;margin:0 auto;padding:1.2rem}
-h1{font-size:clamp(1.6rem,5vw,2.3rem);letter-spacing:-.02em;margin:1rem 0 .2rem}h2{font-size:1.15rem;margin:0;
-overflow-wrap:anywhere}.muted,footer{color:var(--muted)}section{border-top:1px solid var(--line);padding:1.6rem 0}
-.row{display:grid;gap:1.6rem}@media(min-width:56rem){.row{grid-template-columns:19rem 1fr}}.hits{display:grid;
-gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(47%,11rem),1fr));list-style:none;margin:0;padding:0}
-.hit{background:var(--card);border:1px solid var(--line);border-radius:12px;overflow:hidden;font-size:.86rem}
-.hit .words{padding:.5rem .7rem .7rem;overflow-wrap:anywhere}.photo{position:relative;line-height:0;
-background:var(--line)}.photo img{width:100%;height:auto}.asked .photo{border-radius:12px;overflow:hidden}
-.spot{position:absolute;border:2px solid #fff;outline:2px solid var(--accent);border-radius:4px}
-.chance{font-weight:650}.yes{color:var(--yes)}.maybe{color:var(--maybe)}.no{color:var(--no)}.meter{height:4px;
-border-radius:2px;background:var(--line);margin:.35rem 0}.meter i{display:block;height:4px;border-radius:2px;
-background:var(--accent)}details{margin-top:1rem;border:1px solid var(--line);border-radius:12px;
-background:var(--card);padding:.7rem 1rem}summary{cursor:pointer;font-weight:600}details img{width:100%;height:auto;
-margin-top:.8rem;border-radius:8px}.gone{display:grid;place-items:center;aspect-ratio:4/3;line-height:1.4;
-color:var(--muted);padding:1rem;text-align:center}
-"""
 
 
 class Asked(NamedTuple):
@@ -66,12 +44,13 @@ def write_results_page(path: Path, engine: Engine, asked: Sequence[Asked], *, ex
     """Writes the page; the best `explained` hits of each query that are not the query itself are explained."""
     parts = [_section(engine, one, explained) for one in asked]
     counts = f"{len(asked)} {'query' if len(asked) == 1 else 'queries'} among {len(engine.index)} photos"
+    style = template("results.css")
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     page = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>superfeat: what was found</title>\n<style>{CSS}</style>\n</head>\n<body><main>"
+        f"<title>superfeat: what was found</title>\n<style>{style}</style>\n</head>\n<body><main>"
         f'<h1>Photos of the same thing</h1><p class="muted">{counts}</p>\n{"".join(parts)}'
         f"<footer><p>Made by superfeat {superfeat.__version__}. An outline shows where the match lies; "
         "the query itself is left out.</p></footer>"

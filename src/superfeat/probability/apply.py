@@ -54,9 +54,15 @@ _LOCK = threading.Lock()
 
 
 def judge_ranking(
-    index: Index, query: Query, calibration: Calibration | None, top: int | None = 20, *,
-    only: Iterable[str] | None = None, config: SearchConfig | None = None, workers: int | None = None,
-) -> tuple[Ranking, Float64[np.ndarray, "n"] | None]:  # fmt: skip
+    index: Index,
+    query: Query,
+    calibration: Calibration | None,
+    top: int | None = 20,
+    *,
+    only: Iterable[str] | None = None,
+    config: SearchConfig | None = None,
+    workers: int | None = None,
+) -> tuple[Ranking, Float64[np.ndarray, "n"] | None]:
     """The `top` images (None: all), and the probability of each to show the same thing; None without a calibration."""
     config = config or index.config.search
     names = None if only is None else list(dict.fromkeys(only))

@@ -320,9 +320,13 @@ def _first_results(comparisons: Comparisons, search: int, rows: Int64[np.ndarray
     labels = comparisons.labels[search, rows[first]] == 1
     same = np.ones(len(first), np.int64)
     return Results(
-        evidence(scores[first], null), same * len(rows), labels, same * comparisons.things[search],
-        same * comparisons.search_sets[search], same * match_prior(met.linked, met.sample, len(rows)),
-    )  # fmt: skip
+        evidence(scores[first], null),
+        same * len(rows),
+        labels,
+        same * comparisons.things[search],
+        same * comparisons.search_sets[search],
+        same * match_prior(met.linked, met.sample, len(rows)),
+    )
 
 
 def _join(parts: Sequence[Results]) -> Results:

@@ -254,9 +254,14 @@ def sigmoid(odds: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
 
 
 def fit_calibration(
-    evidence: Float64[np.ndarray, "n"], images: Int64[np.ndarray, "n"], labels: Bool[np.ndarray, "n"],
-    background: Null, origin: Origin, start: Calibration | None = None, prior: Float64[np.ndarray, "n"] | None = None,
-) -> Calibration:  # fmt: skip
+    evidence: Float64[np.ndarray, "n"],
+    images: Int64[np.ndarray, "n"],
+    labels: Bool[np.ndarray, "n"],
+    background: Null,
+    origin: Origin,
+    start: Calibration | None = None,
+    prior: Float64[np.ndarray, "n"] | None = None,
+) -> Calibration:
     """The logistic of results: how far each stood above strangers, among how many images, whether it was right, and
     the prior of its collection.
 
@@ -280,9 +285,11 @@ def fit_calibration(
 
 
 def fit_logistic(
-    columns: Float64[np.ndarray, "n d"], labels: Bool[np.ndarray, "n"], centre: Float64[np.ndarray, "d"],
+    columns: Float64[np.ndarray, "n d"],
+    labels: Bool[np.ndarray, "n"],
+    centre: Float64[np.ndarray, "d"],
     known: float | Float64[np.ndarray, "n"] = 0.0,
-) -> Float64[np.ndarray, "d_1"]:  # fmt: skip
+) -> Float64[np.ndarray, "d_1"]:
     """Intercept and slopes of the likeliest logistic, slopes pulled towards `centre`. Newton's method.
 
     `known` is a part of the log-odds that is not fitted.
@@ -357,9 +364,14 @@ def reliability(
     error = math.fsum(one.results * abs(one.said - one.right) for one in found) / len(said)
     sure = np.clip(np.where(truth, said, 1 - said), LOWEST, 1.0)
     return Reliability(
-        len(said), float(truth.mean()), float(said.mean()), error, float(((said - truth) ** 2).mean()),
-        float(-np.log(sure).mean()), found,
-    )  # fmt: skip
+        len(said),
+        float(truth.mean()),
+        float(said.mean()),
+        error,
+        float(((said - truth) ** 2).mean()),
+        float(-np.log(sure).mean()),
+        found,
+    )
 
 
 def _bin(low: float, high: float, said: Float64[np.ndarray, "n"], truth: Bool[np.ndarray, "n"]) -> Bin:

@@ -24,14 +24,22 @@ DESCRIPTION = "Finds every photo of the same thing. Errors are {error: {code, me
 
 
 def create_app(
-    engine: Engine, limits: Limits = Limits(), *, token: str | None = None, read_only: bool = False,  # noqa: B008 - frozen
-) -> FastAPI:  # fmt: skip
+    engine: Engine,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    *,
+    token: str | None = None,
+    read_only: bool = False,
+) -> FastAPI:
     """Serves an index. Without a token it answers this machine alone, whatever it is bound to."""
     service = Service(engine, limits, token=token, read_only=read_only)
     app = FastAPI(
-        title="superfeat", version=superfeat.__version__, description=DESCRIPTION, lifespan=_life,
-        docs_url=None, redoc_url=None,  # their pages load scripts from elsewhere
-    )  # fmt: skip
+        title="superfeat",
+        version=superfeat.__version__,
+        description=DESCRIPTION,
+        lifespan=_life,
+        docs_url=None,
+        redoc_url=None,  # their pages load scripts from elsewhere
+    )
     app.state.service = service
     explain_errors(app)
     for module in (routes_search, routes_images, routes_status):

@@ -18,9 +18,12 @@ class Metrics:
             "superfeat_requests", "Requests answered.", ["route", "method", "status"], registry=self.registry
         )
         self.seconds = Histogram(
-            "superfeat_request_seconds", "From the head of a request to the end of its answer.", ["route", "method"],
-            buckets=BUCKETS, registry=self.registry,
-        )  # fmt: skip
+            "superfeat_request_seconds",
+            "From the head of a request to the end of its answer.",
+            ["route", "method"],
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
 
     def watch(self, name: str, help_text: str, value: Callable[[], float]) -> None:
         """A gauge that is asked when Prometheus asks."""

@@ -147,9 +147,17 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: ASGIApp) -> None:
         config = uvicorn.Config(
-            app, http=Connection, ws="none", lifespan="on", log_config=None, access_log=False, server_header=False,
-            proxy_headers=False, h11_max_incomplete_event_size=HEAD_BYTES, timeout_graceful_shutdown=STOP_SECONDS,
-        )  # fmt: skip
+            app,
+            http=Connection,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )
         super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -21,9 +21,16 @@ from superfeat.nets.losses import (
 Describe = Callable[[Tensor], Local]  # a batch of images of one size (or of their maps) -> local features
 # What is measured of each tuple, in this order; after them one number per super-feature ID: whether it was matched.
 MEASURES = (
-    "loss", "superfeature", "decorrelation", "pooled", "correlation",
-    "matches", "negative_matches", "matches_any_id", "negative_matches_any_id",
-)  # fmt: skip
+    "loss",
+    "superfeature",
+    "decorrelation",
+    "pooled",
+    "correlation",
+    "matches",
+    "negative_matches",
+    "matches_any_id",
+    "negative_matches_any_id",
+)
 
 
 WATCHED = 5  # negatives whose matches are counted: as many as a tuple of the paper has
@@ -176,9 +183,13 @@ def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tenso
     if config.pooled:
         vectors = torch.cat([pool([_in_full(local)]) for local in images])
         parts["pooled"] = global_loss(
-            vectors[0], vectors[1], vectors[2:],
-            margin=config.pooled_margin, weight=config.pooled, hinge=config.hinge,
-        )  # fmt: skip
+            vectors[0],
+            vectors[1],
+            vectors[2:],
+            margin=config.pooled_margin,
+            weight=config.pooled,
+            hinge=config.hinge,
+        )
     loss = torch.stack(list(parts.values())).sum()
     measures |= {name: part.item() for name, part in parts.items()} | {"loss": loss.item()}
     return loss, torch.cat((torch.tensor(list(measures.values()), dtype=torch.float64), matched))

@@ -53,8 +53,12 @@ def plan_training(
         "tuples_per_epoch": queries,
         "images_per_tuple": 2 + config.negatives,
         "mining_pool": pool,
-        "validation": None if validation is None else {
-            "name": validation.name, "images": len(validation.photos), "queries": len(validation.queries),
+        "validation": None
+        if validation is None
+        else {
+            "name": validation.name,
+            "images": len(validation.photos),
+            "queries": len(validation.queries),
             "times": 0 if every == 0 else 1 + -(-config.epochs // every),
         },
         "seconds_per_tuple_and_core": round(seconds, 2),
@@ -63,7 +67,7 @@ def plan_training(
         "disk_gb": round(needed_bytes(recipe) / 1e9, 2),
         "ratio_test": recipe.losses.ratio_test,
         "hinge": recipe.losses.hinge,
-    }  # fmt: skip
+    }
 
 
 def _trained(start: Network, parts: str) -> int:

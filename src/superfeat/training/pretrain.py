@@ -187,9 +187,14 @@ class Pretrainer:
     """The state of a pretraining run between two steps."""
 
     def __init__(
-        self, recipe: Recipe, training_set: TrainingSet, given: Network | None, folder: RunFolder, workers: int,
+        self,
+        recipe: Recipe,
+        training_set: TrainingSet,
+        given: Network | None,
+        folder: RunFolder,
+        workers: int,
         device: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.recipe, self.config, self.folder = recipe, recipe.pretraining, folder
         self.workers, self.device = workers, device
         self.stop: Callable[[], bool] = lambda: False

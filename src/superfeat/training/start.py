@@ -85,9 +85,13 @@ def prepare_start(recipe: Recipe, given: Network | None, photos: Sequence[Photo]
     if start.config.whitened_dim is None:
         assert recipe.network.whitened_dim is not None
         start = fit_whitening(
-            start, shuffled, dim=recipe.network.whitened_dim, images=training.whitening_images,
-            max_side=training.max_side, workers=workers,
-        )  # fmt: skip
+            start,
+            shuffled,
+            dim=recipe.network.whitened_dim,
+            images=training.whitening_images,
+            max_side=training.max_side,
+            workers=workers,
+        )
     return start
 
 

@@ -50,9 +50,15 @@ class Trainer:
     """The state of a run between two steps: network, optimiser, position, and the epoch's tuples."""
 
     def __init__(
-        self, recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | None, folder: RunFolder,
-        ranks: Ranks, workers: int, device: str,
-    ) -> None:  # fmt: skip
+        self,
+        recipe: Recipe,
+        training_set: TrainingSet,
+        validation: RetrievalSet | None,
+        folder: RunFolder,
+        ranks: Ranks,
+        workers: int,
+        device: str,
+    ) -> None:
         self.recipe, self.config = recipe, recipe.training
         self.training_set, self.validation = training_set, validation
         self.folder, self.ranks, self.workers, self.device = folder, ranks, workers, device

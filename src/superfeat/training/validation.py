@@ -32,9 +32,13 @@ class Score:
 
 
 def validate(
-    network: Network, test: RetrievalSet, codebook_photos: Sequence[Photo], config: ValidationConfig, scratch: Path,
+    network: Network,
+    test: RetrievalSet,
+    codebook_photos: Sequence[Photo],
+    config: ValidationConfig,
+    scratch: Path,
     workers: int | None = None,
-) -> Iterator[int | Score]:  # fmt: skip
+) -> Iterator[int | Score]:
     """Yields how many photos have been extracted, and the score at the end."""
     done = 0
     single = dataclasses.replace(config.extract, scales=(1.0,))

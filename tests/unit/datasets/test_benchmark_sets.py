@@ -156,9 +156,12 @@ def test_boxes_of_every_kind(tmp_path: Path, box: Any) -> None:
     ],
 )
 def test_what_counts(
-    tmp_path: Path, changes: dict[str, Any], positives: tuple[int, ...] | None, junk: tuple[int, ...],
+    tmp_path: Path,
+    changes: dict[str, Any],
+    positives: tuple[int, ...] | None,
+    junk: tuple[int, ...],
     hard: tuple[int, ...],
-) -> None:  # fmt: skip
+) -> None:
     contents = truth(**changes)
     contents["qimlist"] += ["other"]
     contents["gnd"] += truth()["gnd"]
@@ -267,7 +270,7 @@ def endless() -> list[Any]:
         (truth(easy={1: 2}), "'easy' must be whole numbers"),
         (truth(easy="1"), "'easy' must be whole numbers"),
     ],
-)  # fmt: skip
+)
 def test_damaged_revisited_contents(tmp_path: Path, contents: Any, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as raised:
         read(tmp_path, contents)
@@ -873,8 +876,14 @@ def test_benchmarks_by_name(tmp_path: Path, name: str) -> None:
 
 def test_the_names_of_the_benchmarks() -> None:
     assert list(BENCHMARKS) == [
-        "roxford5k", "rparis6k", "oxford5k", "paris6k", "holidays", "ukbench", "sfm120k-val",
-    ]  # fmt: skip
+        "roxford5k",
+        "rparis6k",
+        "oxford5k",
+        "paris6k",
+        "holidays",
+        "ukbench",
+        "sfm120k-val",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -970,8 +979,11 @@ def test_a_folder_of_things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (found.name, found.protocol, found.left_out) == ("mine", "plain", 1)
     assert names(found) == ["castle/a.jpg", "castle/b.png", "tower/a.jpg", "tower/d.jpg", "well/e.jpg"]
     assert [(query.positives, query.junk) for query in found.queries] == [
-        ((1,), (0,)), ((0,), (1,)), ((3,), (2,)), ((2,), (3,)),
-    ]  # fmt: skip
+        ((1,), (0,)),
+        ((0,), (1,)),
+        ((3,), (2,)),
+        ((2,), (3,)),
+    ]
     monkeypatch.chdir(folder)
     assert read_benchmark(".", None).name == "mine"
     with pytest.raises(DatasetError, match=r"is a folder without gnd\.json, .*: leave .*elsewhere out"):

@@ -403,8 +403,10 @@ def test_one_image_is_extracted_as_many_are(photo_folder: Path, tiny_network: Ne
             for name, array in features.arrays().items():
                 np.testing.assert_array_equal(alone.arrays()[name], array)
             assert (alone.name, alone.image_size, alone.network) == (
-                features.name, features.image_size, features.network
-            )  # fmt: skip
+                features.name,
+                features.image_size,
+                features.network,
+            )
             assert features.maps is not None
             assert alone.maps is not None
             for mine, theirs in zip(alone.maps, features.maps, strict=True):

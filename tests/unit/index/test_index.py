@@ -169,9 +169,14 @@ def test_batches(index: Index) -> None:
     images = [("a", 1), ("old", 0), ("b", 2), ("a", 1), ("a", 3), ("old", 4), ("c", 5)]
     added = list(index.add_many(((name, vectors(seed), None) for name, seed in images), batch=4))
     assert added == [
-        Added("a", 1, "new"), Added("old", 0, "same"), Added("b", 2, "new"), Added("a", 1, "same"),
-        Added("a", 3, "replaced"), Added("old", 4, "replaced"), Added("c", 5, "new"),
-    ]  # fmt: skip
+        Added("a", 1, "new"),
+        Added("old", 0, "same"),
+        Added("b", 2, "new"),
+        Added("a", 1, "same"),
+        Added("a", 3, "replaced"),
+        Added("old", 4, "replaced"),
+        Added("c", 5, "new"),
+    ]
     assert list(index.names()) == ["b", "a", "old", "c"]
 
 

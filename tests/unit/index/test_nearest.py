@@ -173,9 +173,16 @@ def test_ties_on_a_grid() -> None:
 
 
 def call_avx2(
-    points: np.ndarray, first: int, packed: np.ndarray, offset: int, eights: int, bias: np.ndarray, word: int,
-    limits: np.ndarray, tile: np.ndarray,
-) -> int:  # fmt: skip
+    points: np.ndarray,
+    first: int,
+    packed: np.ndarray,
+    offset: int,
+    eights: int,
+    bias: np.ndarray,
+    word: int,
+    limits: np.ndarray,
+    tile: np.ndarray,
+) -> int:
     hits: int = _products_avx2(points, first, packed, offset, eights, bias, word, limits, tile)
     return hits
 

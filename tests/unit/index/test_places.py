@@ -87,7 +87,7 @@ def test_boxes_are_cut_to_the_photo() -> None:
     "box",
     [None, [1, 2, 3], [0, 0, 0, 1], [0, 0, 1, -1], [2, 0, 1, 1], [0, 0, float("nan"), 1], "abcd", [0, 0, 1, "x"]],
     ids=str,
-)  # fmt: skip
+)
 def test_what_is_no_box_is_refused(box: object) -> None:
     with pytest.raises(ValueError, match="box"):
         require_region(box)

@@ -64,8 +64,12 @@ def test_ids_and_names() -> None:
 def test_where_an_image_is() -> None:
     found = snapshot([[2, 5, 6], [9], [11, 30]], dead=[5, 30])
     assert {image: found.locate(image) for image in range(32)} == {
-        **dict.fromkeys(range(32)), 2: (0, 0), 6: (0, 2), 9: (1, 0), 11: (2, 0)
-    }  # fmt: skip
+        **dict.fromkeys(range(32)),
+        2: (0, 0),
+        6: (0, 2),
+        9: (1, 0),
+        11: (2, 0),
+    }
     assert found.find([f"image {image}" for image in (2, 5, 9, 30, 31)]) == {"image 2": 2, "image 9": 9}
 
 

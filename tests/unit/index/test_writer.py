@@ -329,8 +329,11 @@ def test_an_error_at_any_call_of_a_merge(step: int, tmp_path: Path, monkeypatch:
                 assert found.get(f"n{seed}") in choice, f"n{seed} after call {number} and more images"
         index.merge(other)
         final = holds(Index.open(ours))
-        assert final == {**{f"n{s}": codes(s) for s in range(3)}, **{f"n{s}": codes(s + 20) for s in range(3, 12)},
-                         **{f"later{s}": codes(30 + s) for s in range(4)}}  # fmt: skip
+        assert final == {
+            **{f"n{s}": codes(s) for s in range(3)},
+            **{f"n{s}": codes(s + 20) for s in range(3, 12)},
+            **{f"later{s}": codes(30 + s) for s in range(4)},
+        }
         assert list(index.verify())
     assert 5 < number < 190
 

@@ -26,9 +26,14 @@ def index(tmp_path: Path) -> Index:
 
 
 def explained(
-    index: Index, vectors: np.ndarray | None = None, *, name: str = "photo", other: str = "query",
-    one_place: bool = False, config: SearchConfig | None = None,
-) -> Explanation:  # fmt: skip
+    index: Index,
+    vectors: np.ndarray | None = None,
+    *,
+    name: str = "photo",
+    other: str = "query",
+    one_place: bool = False,
+    config: SearchConfig | None = None,
+) -> Explanation:
     """A photo with these vectors against a query with vectors like them."""
     rows = some_vectors(0, 30) if vectors is None else vectors
     found = looking(name, rows, 1, one_place=one_place)

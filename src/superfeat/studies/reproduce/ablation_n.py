@@ -16,9 +16,13 @@ def run(study: Study) -> Outcome:
 
 
 def run_values(
-    study: Study, name: str, values: Sequence[int], changes: Sequence[Mapping[str, Any]],
-    as_paper: Callable[[int], bool], log: bool = False,
-) -> Outcome:  # fmt: skip
+    study: Study,
+    name: str,
+    values: Sequence[int],
+    changes: Sequence[Mapping[str, Any]],
+    as_paper: Callable[[int], bool],
+    log: bool = False,
+) -> Outcome:
     """mAP over the values of one setting; `as_paper` tells whether a best value is where the paper's is."""
     paper = published(name)
     rows = [[value, *study.maps(study.train(change))] for value, change in zip(values, changes, strict=True)]

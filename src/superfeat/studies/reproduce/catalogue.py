@@ -11,11 +11,27 @@ from superfeat.studies.reproduce.outcome import Outcome, published
 from superfeat.studies.reproduce.study import Study
 
 NAMES = (
-    "table-1", "table-1-extended", "table-2", "table-sota", "figure-match-ratio", "figure-correlation",
-    "figure-memory", "figure-scales", "figure-single-scale", "figure-attention", "figure-attention-scales",
-    "figure-redundancy", "figure-ids-trained", "ablation-n", "ablation-t", "ablation-negatives", "table-update",
-    "table-templates", "table-speed", "table-pretraining",
-)  # fmt: skip
+    "table-1",
+    "table-1-extended",
+    "table-2",
+    "table-sota",
+    "figure-match-ratio",
+    "figure-correlation",
+    "figure-memory",
+    "figure-scales",
+    "figure-single-scale",
+    "figure-attention",
+    "figure-attention-scales",
+    "figure-redundancy",
+    "figure-ids-trained",
+    "ablation-n",
+    "ablation-t",
+    "ablation-negatives",
+    "table-update",
+    "table-templates",
+    "table-speed",
+    "table-pretraining",
+)
 NOT_MEASURED = {
     "table-local": "the paper gives no numbers, and HOW has no super-features to give the loss to",
     "table-gldv2": "a list of landmarks that GLDv2-clean shares with the tests; there is nothing to measure",

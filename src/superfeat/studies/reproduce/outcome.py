@@ -17,9 +17,13 @@ else:
     import tomli as tomllib
 
 SHORT = {  # what stands below a bar
-    "reciprocal": "recipr.", "ratio_test": "ratio", "same_id": "ID", "global_loss": "global",
-    "attention_loss": "attn", "super_loss": "super",
-}  # fmt: skip
+    "reciprocal": "recipr.",
+    "ratio_test": "ratio",
+    "same_id": "ID",
+    "global_loss": "global",
+    "attention_loss": "attn",
+    "super_loss": "super",
+}
 STAND_IN = "roxford_medium"  # the paper's column that is shown beside sets of our own
 
 
@@ -45,9 +49,14 @@ def published(name: str) -> dict[str, Any]:
 
 
 def table(
-    name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], measured: Sequence[str], finding: str,
-    agrees: bool, beside: Sequence[str] = (),
-) -> Outcome:  # fmt: skip
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    measured: Sequence[str],
+    finding: str,
+    agrees: bool,
+    beside: Sequence[str] = (),
+) -> Outcome:
     """An outcome drawn as bars: for each of the `measured` columns a panel, ours, and the paper's where it has them.
 
     The other columns name the bars, but for those that stand `beside`.
@@ -70,9 +79,13 @@ def table(
 
 
 def _bars(
-    name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], settings: Sequence[str], column: str,
+    name: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    settings: Sequence[str],
+    column: str,
     paper: bool = False,
-) -> Series:  # fmt: skip
+) -> Series:
     where = [columns.index(setting) for setting in settings if setting in columns]
     labels = [label([settings[n] for n in range(len(where))], [row[n] for n in where]) for row in rows]
     values = [float(row[columns.index(column)]) for row in rows]

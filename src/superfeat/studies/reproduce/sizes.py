@@ -56,17 +56,33 @@ def read_size(name: str) -> Size:
     if name == "paper":
         recipe = overlay(read_recipe("fire-sfm120k"), {"validation": {"every": 0}})
         return Size(
-            name, recipe, {**HOW, "training": {"flip": 0.0, "epochs": 20, "learning_rate": 1e-6}},
-            overlay(EvaluateConfig(), {"extract.upright": False}), ("sfm120k-val", "roxford5k", "rparis6k"),
-            templates=(64, 128, 256, 512, 1024), rounds=(1, 2, 3, 4, 6, 9, 12), negatives=(1, 2, 3, 4, 5, 7, 10, 15),
+            name,
+            recipe,
+            {**HOW, "training": {"flip": 0.0, "epochs": 20, "learning_rate": 1e-6}},
+            overlay(EvaluateConfig(), {"extract.upright": False}),
+            ("sfm120k-val", "roxford5k", "rparis6k"),
+            templates=(64, 128, 256, 512, 1024),
+            rounds=(1, 2, 3, 4, 6, 9, 12),
+            negatives=(1, 2, 3, 4, 5, 7, 10, 15),
             feature_counts=(200, 400, 600, 800, 1000, 1200, 1400, 1600, 2000),
-            single_counts=(25, 50, 100, 150, 200, 250, 300), neighbours=(1, 2, 4, 8, 16, 32, 64, 128, 256),
-            match_ratio={}, epochs_shown="2000 tuples",
-        )  # fmt: skip
+            single_counts=(25, 50, 100, 150, 200, 250, 300),
+            neighbours=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+            match_ratio={},
+            epochs_shown="2000 tuples",
+        )
     recipe = overlay(read_recipe("drawn-mini"), MINI)
     return Size(
-        name, recipe, HOW, overlay(EvaluateConfig(), MINI_EVALUATION), (), templates=(8, 16, 32, 64),
-        rounds=(1, 2, 3, 6), negatives=(1, 3, 5, 8), feature_counts=(16, 32, 48, 64, 96),
-        single_counts=(8, 16, 24, 32), neighbours=(1, 2, 4, 8, 16, 31), match_ratio=MINI_MATCH_RATIO,
+        name,
+        recipe,
+        HOW,
+        overlay(EvaluateConfig(), MINI_EVALUATION),
+        (),
+        templates=(8, 16, 32, 64),
+        rounds=(1, 2, 3, 6),
+        negatives=(1, 3, 5, 8),
+        feature_counts=(16, 32, 48, 64, 96),
+        single_counts=(8, 16, 24, 32),
+        neighbours=(1, 2, 4, 8, 16, 31),
+        match_ratio=MINI_MATCH_RATIO,
         epochs_shown="60 tuples",
-    )  # fmt: skip
+    )

@@ -67,10 +67,17 @@ class Study:
     """A work folder with photos, networks and scores; whatever is there is used and not made again."""
 
     def __init__(
-        self, size: Size, work: Path, *, images: Path | None = None, imagenet: Path | None = None,
-        weights: str | None = None, workers: int | None = None, device: str = "cpu",
+        self,
+        size: Size,
+        work: Path,
+        *,
+        images: Path | None = None,
+        imagenet: Path | None = None,
+        weights: str | None = None,
+        workers: int | None = None,
+        device: str = "cpu",
         on_progress: OnProgress = lambda what, done, total: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.size, self.work = size, work.resolve()
         self.workers, self.device, self.on_progress = workers, device, on_progress
         self._imagenet, self._weights = imagenet, weights

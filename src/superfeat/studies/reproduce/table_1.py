@@ -5,8 +5,12 @@ from superfeat.studies.reproduce.study import Study
 from superfeat.studies.reproduce.table_1_extended import run_combinations
 
 COMBINATIONS = (
-    (False, False, False), (True, False, False), (True, True, False), (False, False, True), (True, True, True),
-)  # fmt: skip
+    (False, False, False),
+    (True, False, False),
+    (True, True, False),
+    (False, False, True),
+    (True, True, True),
+)
 
 
 def run(study: Study) -> Outcome:

@@ -5,8 +5,12 @@ from superfeat.studies.reproduce.study import Study
 
 LOSSES = ("global_loss", "attention_loss", "super_loss")
 COMBINATIONS = (
-    (True, False, False), (True, True, False), (True, True, True), (False, False, True), (False, True, True),
-)  # fmt: skip
+    (True, False, False),
+    (True, True, False),
+    (True, True, True),
+    (False, False, True),
+    (False, True, True),
+)
 
 
 def run(study: Study) -> Outcome:
