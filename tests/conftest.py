@@ -54,7 +54,7 @@ from fixtures_recipe import noise, recipe_network  # noqa: E402 - the hook comes
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig  # noqa: E402
 from superfeat.weights import Network  # noqa: E402
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "fixtures"
+GOLDEN = Path(__file__).resolve().parent / "golden" / "data"
 TINY_TRUNK = TrunkConfig(arch="resnet18", stages=1)
 
 
@@ -65,11 +65,15 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of reference fixtures, which lies beside the project and is not part of it."""
-    if not SHARED.is_dir():
-        pytest.skip(f"the reference fixtures are not at {SHARED}")
-    return SHARED
+def golden() -> Path:
+    """The reference fixtures, which are part of the project: without them tests fail."""
+    return GOLDEN
+
+
+@pytest.fixture(scope="session")
+def shared(golden: Path) -> Path:
+    """An older name."""
+    return golden
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
 from superfeat.storage.unpickle import read_torch
 
 
-def test_the_names_and_shapes_of_the_published_checkpoint(shared: Path, tmp_path: Path) -> None:
-    shapes = json.loads((shared / "fire_r50_state_dict_shapes.json").read_text())
+def test_the_names_and_shapes_of_the_published_checkpoint(golden: Path, tmp_path: Path) -> None:
+    shapes = json.loads((golden / "fire_r50_state_dict_shapes.json").read_text())
     assert len(shapes) == 274
     state = {key: recipe(key, shape) for key, shape in shapes.items()}
     net_params = {
@@ -34,12 +34,12 @@ def test_the_names_and_shapes_of_the_published_checkpoint(shared: Path, tmp_path
         assert torch.equal(value, state[released_name(name)].reshape(value.shape)), name
 
 
-def test_a_checkpoint_of_the_released_training_script(shared: Path) -> None:
-    contents = read_torch(shared / "fire_tiny.pth")
+def test_a_checkpoint_of_the_released_training_script(golden: Path) -> None:
+    contents = read_torch(golden / "fire_tiny.pth")
     assert contents["_version"] == "fire/2021"
     assert isinstance(contents["scores"], collections.defaultdict)
     assert contents["scores"]["train_loss"] == [(1, 0.0)]
-    network = load_network(shared / "fire_tiny.pth")
+    network = load_network(golden / "fire_tiny.pth")
     assert network.config == NetworkConfig(
         "fire", TrunkConfig("resnet18", 2), LitConfig(templates=16, dim=64), whitened_dim=32
     )

@@ -22,6 +22,7 @@ from superfeat.weights import build_module
 FEATURE_TOLERANCE = 3e-6  # relative, through the whole network
 STRENGTH_TOLERANCE = 3e-6  # absolute; the strongest place of all scales has 1
 GLOBAL_TOLERANCE = 1e-6  # absolute, of a unit vector
+ROWS = 3  # of the scaled input every third is stored
 CONFIGS = {
     "tiny": NetworkConfig("how", TrunkConfig(arch="resnet18", stages=2), None, whitened_dim=32),
     "r50": NetworkConfig("how", TrunkConfig(), None, whitened_dim=128),
@@ -36,8 +37,8 @@ class Case:
 
 
 @pytest.fixture(scope="module", params=["tiny", "r50"])
-def case(request: pytest.FixtureRequest, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    with np.load(shared / f"how_{request.param}_forward.npz") as file:
+def case(request: pytest.FixtureRequest, golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    with np.load(golden / f"how_{request.param}_forward.npz") as file:
         arrays = dict(file)
     state = released_state(build_module(CONFIGS[request.param]))
     file = tmp_path_factory.mktemp("how") / "how.pth"
@@ -63,7 +64,7 @@ def test_every_array_is_compared(case: Case) -> None:
 def test_scaled_input(case: Case) -> None:
     pixels = normalise(case.arrays["im0"], *case.network.normalisation)
     found = resize(torch.from_numpy(pixels).unsqueeze(0), SCALES[1], recompute=True)[0]
-    assert absolute_error(found, case.arrays["scaled_input_s1"]) <= 2e-6
+    assert absolute_error(found[:, ::ROWS], case.arrays["scaled_input_s1"]) <= 2e-6
     assert absolute_error(oracles.bilinear(pixels.astype(np.float64), SCALES[1], recompute=True), found) <= 3e-5
 
 
@@ -110,5 +111,6 @@ def test_extract_from_a_png_file(case: Case, tmp_path: Path) -> None:
     both = [place for place in ours if place in theirs]
     vectors = found.vectors[[ours[place] for place in both]]
     expected = case.arrays["top300_desc"][[theirs[place] for place in both]]
-    assert relative_error(vectors, expected) <= FEATURE_TOLERANCE
+    step = vectors.shape[1] // expected.shape[1]  # the fixture keeps one dimension in so many
+    assert relative_error(vectors[:, ::step], expected) <= FEATURE_TOLERANCE
     assert len(both) >= 298

@@ -16,8 +16,8 @@ ROUNDING = 1e-6  # of the largest of all: the bias of norm_templates moves no so
 
 
 @pytest.fixture(scope="module")
-def arrays(shared: Path) -> dict[str, np.ndarray]:
-    with np.load(shared / "lit_standalone.npz") as file:
+def arrays(golden: Path) -> dict[str, np.ndarray]:
+    with np.load(golden / "lit_standalone.npz") as file:
         return dict(file)
 
 

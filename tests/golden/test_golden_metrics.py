@@ -1,4 +1,4 @@
-"""Average precision against the released evaluation, and the real lists that searching is judged by."""
+"""Average precision against the released evaluation."""
 
 import json
 import math
@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from superfeat.datasets.retrieval_set import RetrievalSet, read_gnd_json
-from superfeat.datasets.training_set import missing_photos
 from superfeat.evaluation.metrics import average_precision, mean_average_precision, revisited
 from superfeat.storage.unpickle import read_pickle
 
@@ -21,17 +19,9 @@ PROTOCOLS = {
 
 
 @pytest.fixture(scope="module")
-def arrays(shared: Path) -> dict[str, np.ndarray]:
-    with np.load(shared / "eval_map.npz") as file:
+def arrays(golden: Path) -> dict[str, np.ndarray]:
+    with np.load(golden / "eval_map.npz") as file:
         return dict(file)
-
-
-@pytest.fixture(scope="module")
-def data(shared: Path) -> Path:
-    folder = shared.parent / "data"
-    if not (folder / "gnd").is_dir():
-        pytest.skip(f"the photos are not at {folder}")
-    return folder
 
 
 def test_precision_of_given_ranks(arrays: dict[str, np.ndarray]) -> None:
@@ -105,37 +95,7 @@ def test_where_the_released_evaluation_crashes(arrays: dict[str, np.ndarray]) ->
     assert nothing["queries"] == 0
 
 
-def test_the_published_layout(shared: Path, arrays: dict[str, np.ndarray]) -> None:
-    contents = read_pickle(shared / "gnd_synth.pkl")
+def test_the_published_layout(golden: Path, arrays: dict[str, np.ndarray]) -> None:
+    contents = read_pickle(golden / "gnd_synth.pkl")
     found = revisited(arrays["ranks"].T, contents["gnd"])
     assert abs(found["hard"]["map"] - arrays["H_map"]) < TOLERANCE
-
-
-def check_numbers(found: RetrievalSet) -> None:
-    for query in found.queries:
-        assert query.positives
-        assert not set(query.positives) & set(query.junk)
-        assert all(0 <= image < len(found.photos) for image in (*query.positives, *query.junk))
-
-
-def test_the_landmarks_for_validation(data: Path) -> None:
-    path = data / "gnd" / "val_landmarks.json"
-    found = read_gnd_json(path, data)
-    assert (found.name, len(found.photos), len(found.queries)) == ("val_landmarks", 817, 178)
-    check_numbers(found)
-    assert missing_photos(found.photos) == missing_photos([query.photo for query in found.queries]) == []
-    stored = json.loads(path.read_text())
-    for query, given in zip(found.queries, stored["queries"], strict=True):
-        assert query.photo == found.photos[given["self"]]
-        assert query.positives == tuple(sorted(given["pos"]))
-        assert set(query.junk) == {*given["junk"], given["self"]}
-
-
-def test_all_other_lists(data: Path) -> None:
-    for path in sorted((data / "gnd").glob("*.json")):
-        found = read_gnd_json(path, data)
-        assert found.name == path.stem
-        check_numbers(found)
-        boxes = [query.photo.box for query in found.queries if query.photo.box]
-        assert len(boxes) == (12 if path.stem == "rparis6k_mini" else 0)
-        assert all(0 <= left < right <= 640 and 0 <= upper < lower <= 640 for left, upper, right, lower in boxes)

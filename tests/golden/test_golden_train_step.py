@@ -29,14 +29,14 @@ WHITENING = "whitening."
 
 
 @pytest.fixture(scope="module")
-def arrays(shared: Path) -> dict[str, np.ndarray]:
-    with np.load(shared / "train_step_tiny.npz") as file:
+def arrays(golden: Path) -> dict[str, np.ndarray]:
+    with np.load(golden / "train_step_tiny.npz") as file:
         return dict(file)
 
 
 @pytest.fixture(scope="module")
-def network(shared: Path) -> Network:
-    return load_network(shared / "fire_tiny.pth")
+def network(golden: Path) -> Network:
+    return load_network(golden / "fire_tiny.pth")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -15,8 +15,8 @@ DUPLICATED = 8  # columns of the rank-deficient case that repeat the first ones
 
 
 @pytest.fixture(scope="module")
-def arrays(shared: Path) -> dict[str, np.ndarray]:
-    with np.load(shared / "whitening.npz") as file:
+def arrays(golden: Path) -> dict[str, np.ndarray]:
+    with np.load(golden / "whitening.npz") as file:
         return dict(file)
 
 

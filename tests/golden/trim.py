@@ -6,6 +6,7 @@ No number is changed. Where an array is thinned out, whole arrays beside it prov
 """
 
 import hashlib
+import io
 import shutil
 import sys
 import zipfile
@@ -112,10 +113,12 @@ def _without_repeated_vectors(arrays: Arrays) -> Arrays:
 
 def write(path: Path, arrays: Arrays) -> None:
     """As np.savez_compressed does it, but with one time for all: the same arrays are the same bytes."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.array(array, order="C"), allow_pickle=False)
+            contents = io.BytesIO()
+            np.lib.format.write_array(contents, np.array(array, order="C"), allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy")
+            archive.writestr(entry, contents.getvalue(), zipfile.ZIP_DEFLATED, 9)
 
 
 def main(source: Path) -> None:

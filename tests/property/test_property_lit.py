@@ -12,8 +12,8 @@ from torch import Tensor
 
 import oracles
 from fixtures_recipe import absolute_error, relative_error
-from superfeat.nets.fused import FusedLit
 from superfeat.nets.lit import Lit
+from superfeat.nets.lit_forms import FusedLit
 
 MODEST = settings(deadline=None, max_examples=25)
 

@@ -1,34 +1,30 @@
 """superfeat analyze: pictures and numbers of what a network does with photos."""
 
-import contextlib
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from superfeat.cli.terminal import SHOWN, Progress, json_option, print_result, weights_option, workers_option
+from superfeat.cli.terminal import SHOWN, Follow, json_option, print_result, weights_option, workers_option
 from superfeat.config import PROFILES, ExtractConfig
 from superfeat.errors import SuperfeatError
-from superfeat.settings import as_dict, overlay, parse_assignment
+from superfeat.settings import overlay, parse_assignment
+from superfeat.studies.kinds import KINDS
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from superfeat.features import Features
-    from superfeat.studies.analyses import Run
+    from superfeat.studies.analysis import Analysing, Analysis, Look
+    from superfeat.work import Work
 
 PATH = click.Path(path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
 Table = Iterable[Sequence[Any]]
-FEW_PHOTOS, FEW_IDS = 3, 5  # in a picture of the paper
-NEAREST = "1,2,4,8,16,32,64,128,192,256,384,512"  # the paper's K
-KEPT = "50,100,200,400,600,800,1000,1200,1400,1600,1800,2000"
-PICTURE_SIDE = 480  # of a photo in a picture, in pixels
-NAME_LENGTH = 26  # characters that fit below it
-ALL_SCALES = {"features_per_image", "attention"}  # what a kind decides itself
-SCALE_1 = {"scales", *ALL_SCALES}
+DOING = {
+    "ids": "choosing IDs from",
+    "maps": "looking at",
+    "correlation": "comparing the maps of",
+    "features": "extracting",
+}
 
 
 def _numbers(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[int, ...] | None:
@@ -38,8 +34,9 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
         raise click.BadParameter(f"'{text}' is not a list of whole numbers like 3,17") from None
 
 
-def analysis_options(images: int | None) -> Callable[[Command], Command]:
-    """What all kinds share; `images` is how many photos are taken unless told otherwise."""
+def analysis_options(kind: str) -> Callable[[Command], Command]:
+    """What all kinds share."""
+    images = KINDS[kind].photos
     first = f"Take the first so many photos. [default: {images or 'all'}]"
     options = [
         click.argument("photos", nargs=-1, required=True),
@@ -61,9 +58,14 @@ def analysis_options(images: int | None) -> Callable[[Command], Command]:
     return add
 
 
-def ids_option(count: int) -> Callable[[Command], Command]:
-    help_text = f"Super-feature IDs, like 3,17. [default: the {count} strongest in these photos]"
-    return click.option("--ids", "chosen", callback=_numbers, help=help_text)
+def ids_option(kind: str) -> Callable[[Command], Command]:
+    help_text = f"Super-feature IDs, like 3,17. [default: the {KINDS[kind].ids} strongest in these photos]"
+    return click.option("--ids", callback=_numbers, help=help_text)
+
+
+def counts_option(kind: str, help_text: str) -> Callable[[Command], Command]:
+    default = ",".join(map(str, KINDS[kind].counts or ()))
+    return click.option("--counts", callback=_numbers, default=default, show_default=True, help=help_text)
 
 
 @click.group()
@@ -74,94 +76,115 @@ def analyze() -> None:
     """
 
 
-class _Analysis:
-    """One call: the network, the photos and the settings; at the end the numbers, the picture and a table."""
+@analyze.command()
+@analysis_options("attention")
+@ids_option("attention")
+def attention(**options: Any) -> None:
+    """Where the same super-features look in several photos (the paper's Figure 1)."""
+    _analyse("attention", **options)
 
-    def __init__(
-        self, kind: str, own: set[str], *, photos: tuple[str, ...], output: Path, weights: str, images: int | None,
-        profile: str, assignments: tuple[str, ...], device: str, workers: int | None, as_json: bool,
-    ) -> None:  # fmt: skip
-        """`own` are the settings that this kind of analysis decides itself."""
-        changes = dict(parse_assignment(text) for text in assignments)
-        self.config = overlay(ExtractConfig.profile(profile), changes, "extract.")
-        if taken := sorted(changes.keys() & own):
-            raise SuperfeatError(f"analyze {kind} decides '{taken[0]}' itself; leave --set {taken[0]}=… out")
 
-        from superfeat.extraction.extract import keep_memory
-        from superfeat.images import list_photos
-        from superfeat.weights import load_network
+@analyze.command()
+@analysis_options("attention-scales")
+@ids_option("attention-scales")
+def attention_scales(**options: Any) -> None:
+    """Where a super-feature looks at each scale of a photo."""
+    _analyse("attention-scales", **options)
 
-        keep_memory()
-        self.kind, self.own, self.output, self.as_json = kind, own, output, as_json
-        self.device, self.workers = device, workers
-        self.photos = list_photos(photos).photos[:images]
-        if not self.photos:
-            raise SuperfeatError(f"no photos in {', '.join(photos)}")
-        self.network = load_network(weights)
-        self.method = {"fire": "FIRe", "how": "HOW"}[self.network.config.method]
-        self.skipped: dict[str, str] = {}
-        self.done = 0
 
-    @contextlib.contextmanager
-    def running(self, doing: str) -> "Iterator[Run]":
-        """For one pass over the photos."""
-        from superfeat.studies.analyses import Run
+@analyze.command()
+@analysis_options("ids")
+@ids_option("ids")
+@click.option(
+    "--top",
+    default=KINDS["ids"].top,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Photos to show of each ID.",
+)
+def ids(**options: Any) -> None:
+    """What super-features look for: the photos in which each is strongest."""
+    _analyse("ids", **options)
 
-        progress, self.done = Progress(doing, len(self.photos)), 0
 
-        def step(_: int) -> None:
-            self.done += 1
-            progress.step()
+@analyze.command()
+@analysis_options("correlation")
+def correlation(**options: Any) -> None:
+    """How much the attention maps of a photo cover each other."""
+    _analyse("correlation", **options)
 
-        yield Run(self.workers, self.device, lambda one: self.skipped.update({one.name: one.reason}), step)
-        progress.done()
 
-    def features(self, config: ExtractConfig) -> "Iterator[Features]":
-        from superfeat.extraction.extract import extract
+@analyze.command()
+@analysis_options("redundancy")
+@counts_option("redundancy", "How many nearest features.")
+def redundancy(**options: Any) -> None:
+    """How alike the features of a photo are."""
+    _analyse("redundancy", **options)
 
-        with self.running("extracting") as run:
-            how: dict[str, Any] = {"workers": run.workers, "device": run.device, "on_skip": run.on_skip}
-            for features in extract(self.network, self.photos, config, **how):
-                yield features
-                run.on_image(1)
 
-    def ids(self, chosen: tuple[int, ...] | None, count: int) -> list[int]:
-        from superfeat.studies.analyses import strongest_ids
+@analyze.command()
+@analysis_options("scales")
+def scales(**options: Any) -> None:
+    """From which scales the strongest features come."""
+    _analyse("scales", **options)
 
-        if chosen is not None:
-            return list(dict.fromkeys(chosen))  # each once
-        with self.running("choosing IDs from") as run:
-            return strongest_ids(self.network, self.photos, count, self.config, run=run)
 
-    def pixels(self, name: str) -> "np.ndarray":
-        """A small copy of a photo, to draw on."""
-        from superfeat.images import read_image
+@analyze.command()
+@analysis_options("words")
+@click.option("--codebook", required=True, type=PATH, help="The words: see superfeat codebook.")
+@counts_option("words", "How many features to keep.")
+def words(**options: Any) -> None:
+    """How many words, and so how much memory, a photo needs in an index."""
+    _analyse("words", **options)
 
-        path = next(photo.path for photo in self.photos if photo.name == name)
-        return read_image(path, max_side=PICTURE_SIDE, upright=self.config.upright)
 
-    def draw_curve(self, x_label: str, y_label: str, x: Sequence[int], y: "np.ndarray", path: Path) -> None:
-        from superfeat.pages.plots import Panel, Series, draw_curves
+def _analyse(
+    kind: str,
+    *,
+    photos: tuple[str, ...],
+    output: Path,
+    weights: str,
+    profile: str,
+    assignments: tuple[str, ...],
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """`asked` goes to the analysis as it is."""
+    config = _config(kind, profile, assignments)
 
-        title = f"{self.method}, {self.done} photos"
-        draw_curves([Panel(title, x_label, y_label, [Series(self.method, x, y.tolist())])], path, columns=1)
+    from superfeat.extraction.extract import keep_memory
+    from superfeat.images import list_photos
+    from superfeat.pages.analysis import write_analysis
+    from superfeat.studies.analyse import analyse
+    from superfeat.weights import load_network
 
-    def finish(
-        self, title: str, caption: str, numbers: Mapping[str, Any], table: Table, draw: Callable[[Path], None]
-    ) -> None:
-        """Numbers first: they are kept where nothing can be drawn."""
-        from superfeat.storage.store import explained, write_json
+    keep_memory()
+    listed = list_photos(photos).photos
+    if not listed:
+        raise SuperfeatError(f"no photos in {', '.join(photos)}")
+    found = followed(analyse(kind, load_network(weights), listed, config=config, **asked))
+    facts = write_analysis(found, output)
+    table = _table(found)
+    print_result({"output": str(output), **facts}, as_json, lambda result: _report(result, table))
 
-        settings = {name: value for name, value in as_dict(self.config).items() if name not in self.own}
-        network = {"digest": self.network.digest, **as_dict(self.network.config)}
-        facts = {"kind": self.kind, "title": title, "caption": caption, "images": self.done, **numbers}
-        facts |= {"network": network, "extract": settings, "picture": f"{self.kind}.png"}
-        facts["skipped"] = [{"name": name, "reason": reason} for name, reason in self.skipped.items()]
-        with explained(self.output):
-            self.output.mkdir(parents=True, exist_ok=True)
-        write_json(self.output / f"{self.kind}.json", facts)
-        draw(self.output / f"{self.kind}.png")
-        print_result({"output": str(self.output), **facts}, self.as_json, lambda result: _report(result, table))
+
+def _config(kind: str, profile: str, assignments: Iterable[str]) -> ExtractConfig:
+    changes = dict(parse_assignment(text) for text in assignments)
+    config = overlay(ExtractConfig.profile(profile), changes, "extract.")
+    if taken := sorted(changes.keys() & KINDS[kind].decides):
+        raise SuperfeatError(f"analyze {kind} decides '{taken[0]}' itself; leave --set {taken[0]}=… out")
+    return config
+
+
+def followed(work: "Work[Analysing, Analysis]") -> "Analysis":
+    """Shows how far an analysis is, and returns what came out."""
+    follow = Follow()
+    try:
+        for at in work:
+            follow(DOING[at.stage], at.done, at.total)
+    finally:
+        follow.end()
+    return work.result()
 
 
 def _report(result: Mapping[str, Any], table: Table) -> Iterable[str]:
@@ -177,223 +200,33 @@ def _report(result: Mapping[str, Any], table: Table) -> Iterable[str]:
     yield f"  in {result['output']}: {result['kind']}.json, {result['picture']}"
 
 
-def _plain(value: float) -> float | None:
-    """A number for JSON, which knows no NaN."""
-    return None if math.isnan(value) else round(float(value), 6)
+def _table(found: "Analysis") -> Table:
+    """The head, and then the rows."""
+    from superfeat.studies import analysis as of
+
+    match found.found.numbers:
+        case of.AttentionNumbers(ids, photos):
+            yield ["centre, % of the photo", *(f"ID {id}" for id in ids)]
+            yield from ([one.name, *map(_centre, one.ids.values())] for one in photos)
+        case of.ScaleAttentionNumbers(photos=seen):
+            names = [f"{scale:g}" for scale in sorted(found.extract["scales"])]
+            yield ["centre, % of the photo", "ID", *names]
+            yield from ([one.name, one.id, *(_centre(one.scales.get(name)) for name in names)] for one in seen)
+        case of.IdNumbers(looks):
+            yield ["ID", "cosine of its vectors", "over all photos", "strongest in"]
+            yield from ([one.id, one.cosine, one.cosine_of_all, one.photos[0].name] for one in looks)
+        case of.CorrelationNumbers(mean, alike):
+            yield from (["IDs", "cosine"], ["all pairs", mean])
+            yield from ([f"{one.ids[0]} and {one.ids[1]}", one.cosine] for one in alike)
+        case of.RedundancyNumbers(counts, cosines):
+            yield from (["K", "mean cosine"], *zip(counts, cosines, strict=True))
+        case of.ScaleNumbers(steps, _, of_selected, selected, features):
+            yield ["scale", "share of the selected", "share selected", "features"]
+            yield from zip(steps, of_selected, selected, features, strict=True)
+        case of.WordNumbers(counts, kept):
+            yield from (["features", "words"], *zip(counts, kept, strict=True))
 
 
-def _look(strength: float, region: "np.ndarray") -> dict[str, Any]:
-    x, y, spread_x, spread_y = (_plain(value) for value in region)
-    return {"strength": _plain(strength), "x": x, "y": y, "spread_x": spread_x, "spread_y": spread_y}
-
-
-def _centre(look: Mapping[str, Any] | None) -> str:
+def _centre(look: "Look | None") -> str:
     """In hundredths of the photo's width and height."""
-    return f"{100 * look['x']:.0f}, {100 * look['y']:.0f}" if look else "-"
-
-
-def _end(name: str) -> str:
-    return name if len(name) <= NAME_LENGTH else f"…{name[1 - NAME_LENGTH :]}"
-
-
-# -- Attention
-
-
-@analyze.command()
-@analysis_options(FEW_PHOTOS)
-@ids_option(FEW_IDS)
-def attention(chosen: tuple[int, ...] | None, **options: Any) -> None:
-    """Where the same super-features look in several photos (the paper's Figure 1)."""
-    analysis = _Analysis("attention", SCALE_1, **options)
-
-    from superfeat.pages.plots import Picture, draw_photos
-    from superfeat.studies.analyses import attention_of_ids
-
-    ids = analysis.ids(chosen, FEW_IDS)
-    rows: list[list[Picture]] = []
-    numbers: list[dict[str, Any]] = []
-    with analysis.running("looking at") as run:
-        for one in attention_of_ids(analysis.network, analysis.photos, ids, analysis.config, run=run):
-            photo = analysis.pixels(one.name)
-            rows.append([Picture(photo), *(Picture(photo, attention) for attention in one.maps)])
-            looks = dict(zip(map(str, ids), map(_look, one.strengths, one.regions), strict=True))
-            numbers.append({"name": one.name, "ids": looks})
-    names = [f"ID {id}" for id in ids]
-    analysis.finish(
-        "Where super-features look",
-        "Each row is a photo, each column the super-feature of one ID; bright is where it looks. An ID should look for "
-        "the same kind of thing in every photo, and different IDs for different things.",
-        {"ids": ids, "photos": numbers},
-        [["centre, % of the photo", *names], *([one["name"], *map(_centre, one["ids"].values())] for one in numbers)],
-        lambda path: draw_photos(rows, path, column_titles=["photo", *names]),
-    )
-
-
-@analyze.command()
-@analysis_options(FEW_PHOTOS)
-@ids_option(1)
-def attention_scales(chosen: tuple[int, ...] | None, **options: Any) -> None:
-    """Where a super-feature looks at each scale of a photo."""
-    analysis = _Analysis("attention-scales", ALL_SCALES, **options)
-
-    from superfeat.pages.plots import Picture, draw_photos
-    from superfeat.studies.analyses import attention_of_ids_over_scales
-
-    ids, scales = analysis.ids(chosen, 1), sorted(analysis.config.scales)
-    rows: list[list[Picture | None]] = []
-    numbers: list[dict[str, Any]] = []
-    with analysis.running("looking at") as run:
-        for photo in attention_of_ids_over_scales(analysis.network, analysis.photos, ids, analysis.config, run=run):
-            pixels = analysis.pixels(photo.name)
-            for id, found in zip(ids, photo.maps, strict=True):
-                maps = {one.scale: Picture(pixels, one.map) for one in found}
-                rows.append([Picture(pixels, caption=f"ID {id}"), *map(maps.get, scales)])
-                looks = {f"{one.scale:g}": _look(one.strength, one.region) for one in found}
-                numbers.append({"name": photo.name, "id": id, "scales": looks})
-    names = [f"{scale:g}" for scale in scales]
-    analysis.finish(
-        "Where a super-feature looks at each scale",
-        "Each row is one super-feature of a photo, each column a scale of the photo; bright is where it looks. Maps "
-        "are enlarged to the photo, so those of small scales are smoother. A steady one looks at the same place.",
-        {"ids": ids, "photos": numbers},
-        [["centre, % of the photo", "ID", *names]]
-        + [[one["name"], one["id"], *(_centre(one["scales"].get(name)) for name in names)] for one in numbers],
-        lambda path: draw_photos(rows, path, column_titles=["photo", *names]),
-    )
-
-
-@analyze.command()
-@analysis_options(None)
-@ids_option(FEW_IDS)
-@click.option("--top", default=6, show_default=True, type=click.IntRange(min=1), help="Photos to show of each ID.")
-def ids(chosen: tuple[int, ...] | None, top: int, **options: Any) -> None:
-    """What super-features look for: the photos in which each is strongest."""
-    analysis = _Analysis("ids", SCALE_1, **options)
-
-    from superfeat.pages.plots import Picture, draw_photos
-    from superfeat.studies.analyses import what_ids_look_for
-
-    ids = analysis.ids(chosen, FEW_IDS)
-    with analysis.running("looking at") as run:
-        found = what_ids_look_for(analysis.network, analysis.photos, ids, top, analysis.config, run=run)
-    rows = [[Picture(analysis.pixels(seen.name), seen.map, _end(seen.name)) for seen in one.strongest] for one in found]
-    numbers: list[dict[str, Any]] = [
-        {"id": one.id, "cosine": _plain(one.cosine), "cosine_of_all": _plain(one.cosine_of_all)}
-        | {"photos": [{"name": seen.name, **_look(seen.strength, seen.region)} for seen in one.strongest]}
-        for one in found
-    ]
-    analysis.finish(
-        "What super-features look for",
-        f"Each row is a super-feature ID, in the photos of {analysis.done} where it is strongest; bright is where it "
-        "looks. An ID that has learned something looks at like things in a row.",
-        {"ids": numbers},
-        [["ID", "cosine of its vectors", "over all photos", "strongest in"]]
-        + [[one["id"], one["cosine"], one["cosine_of_all"], one["photos"][0]["name"]] for one in numbers],
-        lambda path: draw_photos(rows, path, row_titles=[f"ID {id}" for id in ids]),
-    )
-
-
-@analyze.command()
-@analysis_options(None)
-def correlation(**options: Any) -> None:
-    """How much the attention maps of a photo cover each other."""
-    analysis = _Analysis("correlation", SCALE_1, **options)
-
-    import numpy as np
-
-    from superfeat.pages.plots import draw_matrices
-    from superfeat.studies.analyses import correlation_matrix, off_diagonal_mean
-
-    with analysis.running("comparing the maps of") as run:
-        matrix = correlation_matrix(analysis.network, analysis.photos, analysis.config, run=run)
-    first, second = np.triu_indices(len(matrix), 1)
-    alike = np.argsort(-matrix[first, second], kind="stable")[:FEW_IDS]
-    pairs = [(int(first[place]), int(second[place])) for place in alike]
-    mean = off_diagonal_mean(matrix)
-    analysis.finish(
-        "How alike the attention maps are",
-        f"The cosine between the attention maps of each two super-features of a photo, mean over {analysis.done} "
-        f"photos; dark is unlike. Over all pairs of different ones the mean is {mean:.3f}, which the decorrelation "
-        "loss lowers.",
-        {"mean": _plain(mean), "most_alike": [{"ids": pair, "cosine": _plain(matrix[pair])} for pair in pairs]},
-        [["IDs", "cosine"], ["all pairs", mean], *([f"{a} and {b}", float(matrix[a, b])] for a, b in pairs)],
-        lambda path: draw_matrices([(f"mean {mean:.3f}", matrix)], path, note="IDs against IDs; 1 is the same map"),
-    )
-
-
-# -- Features
-
-
-@analyze.command()
-@analysis_options(None)
-@click.option("--counts", callback=_numbers, default=NEAREST, show_default=True, help="How many nearest features.")
-def redundancy(counts: tuple[int, ...], **options: Any) -> None:
-    """How alike the features of a photo are."""
-    analysis = _Analysis("redundancy", SCALE_1, **options)
-
-    from superfeat.studies import analyses
-
-    config = overlay(analyses.every_feature(analysis.config), {"scales": [1.0]})
-    found = analyses.redundancy(analysis.features(config), counts)
-    cosines = [_plain(value) for value in found]
-    analysis.finish(
-        "How alike the features of a photo are",
-        "The cosine of a feature to the K features of the same photo that are most like it: mean over all features of "
-        f"{analysis.done} photos at scale 1. Lower is better: features that repeat each other add nothing.",
-        {"counts": counts, "cosines": cosines},
-        [["K", "mean cosine"], *zip(counts, cosines, strict=True)],
-        lambda path: analysis.draw_curve("K", "mean cosine to the K nearest", counts, found, path),
-    )
-
-
-@analyze.command()
-@analysis_options(None)
-def scales(**options: Any) -> None:
-    """From which scales the strongest features come."""
-    analysis = _Analysis("scales", {"attention"}, **options)
-
-    from superfeat.pages.plots import Panel, Series, draw_bars
-    from superfeat.studies import analyses
-
-    steps, count = sorted(analysis.config.scales), analysis.config.features_per_image
-    found = analyses.scale_shares(analysis.features(analyses.every_feature(analysis.config)), steps, count)
-    parts = {"share_of_the_selected": found.of_selected, "share_selected": found.selected, "features": found.features}
-    numbers = {name: [_plain(value) for value in values] for name, values in parts.items()}
-    titles = ("Share of the selected features", "Selected share of the scale's features", "Features of the scale")
-    panels = [
-        Panel(title, "scale", label, [Series(analysis.method, steps, values.tolist())])
-        for title, label, values in zip(titles, ("share", "share", "features"), parts.values(), strict=True)
-    ]
-    analysis.finish(
-        "From which scales the features come",
-        f"Of each photo the {count} strongest features are selected. Left: the share of these that come from each "
-        "scale; middle: the share of each scale's features that are selected; right: how many features each scale has. "
-        f"Means over {analysis.done} photos.",
-        {"scales": steps, "selected": count, **numbers},
-        [["scale", "share of the selected", "share selected", "features"], *zip(steps, *numbers.values(), strict=True)],
-        lambda path: draw_bars(panels, path, columns=3),
-    )
-
-
-@analyze.command()
-@analysis_options(None)
-@click.option("--codebook", required=True, type=PATH, help="The words: see superfeat codebook.")
-@click.option("--counts", callback=_numbers, default=KEPT, show_default=True, help="How many features to keep.")
-def words(codebook: Path, counts: tuple[int, ...], **options: Any) -> None:
-    """How many words, and so how much memory, a photo needs in an index."""
-    analysis = _Analysis("words", ALL_SCALES, **options)
-
-    from superfeat.index.codebook import Codebook
-    from superfeat.studies.analyses import words_by_features
-
-    config = overlay(analysis.config, {"features_per_image": max(counts)})
-    book = Codebook.open(codebook)
-    found = words_by_features(analysis.features(config), book, counts, workers=analysis.workers)
-    analysis.finish(
-        "How many words a photo needs",
-        f"How many words of a codebook of {book.words} the features of a photo go to when only the strongest are kept: "
-        f"mean over {analysis.done} photos. An index stores one code for each.",
-        {"counts": counts, "words": found.round(3).tolist(), "codebook_words": book.words},
-        [["features", "words"], *zip(counts, found.tolist(), strict=True)],
-        lambda path: analysis.draw_curve("features kept", "words per photo", counts, found, path),
-    )
+    return "-" if look is None or look.x is None or look.y is None else f"{100 * look.x:.0f}, {100 * look.y:.0f}"

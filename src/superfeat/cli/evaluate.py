@@ -1,16 +1,14 @@
 """superfeat evaluate: a number, with everything it depends on."""
 
-import contextlib
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.analyze import analyze
+from superfeat.cli.analyze import followed
 from superfeat.cli.terminal import Follow, json_option, print_result, weights_option, workers_option
-from superfeat.config import DEFAULT_PROFILE, PROFILES, EvaluateConfig
+from superfeat.config import DEFAULT_PROFILE, PROFILES, EvaluateConfig, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.settings import as_dict, overlay, parse_assignment
 
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from superfeat.evaluation.run import Evaluated
     from superfeat.images import Photo
     from superfeat.index.codebook import Codebook
+    from superfeat.weights import Network
 
 PATH = click.Path(path_type=Path)
 ANALYSED = 8  # photos
@@ -79,16 +78,17 @@ def evaluate(
         codebook = carried_codebook(weights)
         profile = profile or (None if codebook is None else DEFAULT_PROFILE)
     config = _config(profile or "paper", assignments, test)
-    follow = Follow()
+    follow, network = Follow(), load_network(weights)
     steps = run_evaluation(
-        load_network(weights), test, output, config, codebook=_words(codebook, codebook_images, config),
+        network, test, output, config, codebook=_words(codebook, codebook_images, config),
         distractors=_distractors(distractors), features=features, allow_missing=allow_missing, workers=workers,
         device=device,
         on_round=lambda at: follow(f"codebook: k-means, round {at.number} of {at.rounds}:", at.done, at.points),
     )  # fmt: skip
     found = _last(steps, follow)
     if analyses:
-        _analyse(output, weights, [query.photo.path for query in test.queries[:analyses]], config, found)
+        photos = [query.photo.path for query in test.queries[:analyses]]
+        _analyse(output, network, photos, config, workers=workers, device=device)
     report = _write_report(output)
     result = {"run": str(output), "report": report, **_summary(found), "card": found.card}
     print_result(result, as_json, _report)
@@ -141,23 +141,27 @@ def _last(steps: "Iterator[Any]", follow: Follow) -> "Evaluated":
     raise AssertionError("a run ends with its scores")
 
 
-def _analyse(output: Path, weights: str, photos: Sequence[Path], config: EvaluateConfig, found: "Evaluated") -> None:
-    """What `superfeat analyze` shows of the queries' photos, for the report; what cannot be made is left out."""
-    folder = output / "analyses"
-    extract = config.extract
-    common = [*map(str, dict.fromkeys(photos)), "-o", str(folder), "--weights", weights, "--set"]
-    common += [f"max_side={extract.max_side}", "--set", f"upright={str(extract.upright).lower()}"]
-    scales = ["--set", f"scales={list(extract.scales)}"]
-    kinds = {"redundancy": [], "scales": [*scales, "--set", f"features_per_image={extract.features_per_image}"]}
-    if config.method == "asmk":
-        kinds["words"] = [*scales, "--codebook", str(output / "index" / "codebook")]
-    if found.card["network"]["method"] == "fire":
-        kinds |= {"attention": [], "correlation": []}
-    for kind, more in kinds.items():
+def _analyse(output: Path, network: "Network", photos: Iterable[Path], config: EvaluateConfig, **how: Any) -> None:
+    """What `superfeat analyze` shows of the queries' photos, for the report; what cannot be made is left out.
+
+    `how` is what changes no result: workers, device.
+    """
+    from superfeat.images import list_photos
+    from superfeat.pages.analysis import write_analysis
+    from superfeat.studies.analyse import analyse
+
+    folder, run = output / "analyses", config.extract
+    extract = ExtractConfig(run.features_per_image, max_side=run.max_side, scales=run.scales, upright=run.upright)
+    kinds = ["redundancy", "scales"]
+    kinds += ["words"] if config.method == "asmk" else []
+    kinds += ["attention", "correlation"] if network.config.method == "fire" else []
+    for kind in kinds:
         if not (folder / f"{kind}.png").is_file():
+            codebook = output / "index" / "codebook" if kind == "words" else None
             try:
-                with contextlib.redirect_stdout(io.StringIO()):
-                    analyze.main([kind, *common, *more], standalone_mode=False)
+                listed = list_photos(list(dict.fromkeys(photos))).photos
+                work = analyse(kind, network, listed, config=extract, codebook=codebook, **how)
+                write_analysis(followed(work), folder)
             except SuperfeatError as error:
                 click.echo(f"note: no analysis of {kind}: {error}", err=True)
 

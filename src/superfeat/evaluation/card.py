@@ -13,6 +13,7 @@ from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
+from superfeat.methods import method_of
 from superfeat.settings import as_dict
 from superfeat.storage.store import explained
 from superfeat.weights import Network
@@ -22,7 +23,6 @@ VERSION = 1
 PACKAGES = ("torch", "numpy", "numba", "pillow")
 UNRECORDED = "not recorded"
 BYTES_PER_FLOAT = 4
-METHODS = {"fire": "FIRe", "how": "HOW"}
 
 
 def make_card(
@@ -133,7 +133,7 @@ def in_words(card: Mapping[str, Any]) -> Iterator[str]:
         yield f"{file} has SHA-256 {checksum}."
     if data["queries_without_positives"]:
         yield f"{data['queries_without_positives']} queries have no right answer and are left out."
-    yield f"{METHODS.get(network['method'], network['method'])}, weights {network['digest'][:12]}; " + (
+    yield f"{method_of(network['method']).title}, weights {network['digest'][:12]}; " + (
         f"trained with ratio test '{network['ratio_test']}' and hinge '{network['hinge']}'."
     )
     kept = f"at most {extract['features_per_image']} features per image"

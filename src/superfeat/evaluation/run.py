@@ -15,6 +15,7 @@ from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import listed, missing_photos
 from superfeat.errors import DatasetError, StoreError
+from superfeat.evaluation.card import VERSION as CARD_VERSION
 from superfeat.evaluation.card import in_words, make_card
 from superfeat.evaluation.judge import Answer, judge, shortened
 from superfeat.evaluation.rankings import RankingsWriter
@@ -41,6 +42,7 @@ from superfeat.storage.store import (
     differences,
     explained,
     read_json,
+    require_version,
     write_file,
     write_json,
     writer_lock,
@@ -116,7 +118,11 @@ def open_run(path: str | Path) -> Evaluated:
         raise StoreError(
             f"{folder} holds no finished evaluation; make one with: superfeat evaluate DATASET -o {folder}"
         )
-    return Evaluated(read_json(folder / "card.json"), read_json(folder / "scores.json"))
+    if (folder / "run.json").is_file():
+        require_version(read_json(folder / "run.json"), VERSION, folder / "run.json")
+    card = read_json(folder / "card.json")
+    require_version(card, CARD_VERSION, folder / "card.json")
+    return Evaluated(card, read_json(folder / "scores.json"))
 
 
 class _Run:
@@ -137,6 +143,7 @@ class _Run:
                 before = read_json(self.path / "run.json")
                 if not isinstance(before, dict) or before.get("format") != FORMAT:
                     raise StoreError(f"{self.path} holds something else than an evaluation; choose another folder")
+                require_version(before, VERSION, self.path / "run.json")
                 if changed := differences(before, facts):
                     raise StoreError(
                         f"{self.path} is an evaluation with other settings ({changed}); choose another folder, or "

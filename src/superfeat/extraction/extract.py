@@ -27,6 +27,7 @@ from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import feature_writer, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
+from superfeat.methods import method_of
 from superfeat.nets.local import Local
 from superfeat.settings import as_dict
 from superfeat.threads import all_cores, worker_pool
@@ -350,7 +351,7 @@ def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfi
     """The features that are kept, strongest first; equal ones in the order of scale and ID."""
     parts = [part.result() for part in pending.parts]
     strengths = np.concatenate([part.strengths for part in parts]) if parts else np.empty(0, np.float32)
-    if network.config.method == "how" and len(strengths):
+    if method_of(network.config.method).relative_strengths and len(strengths):
         strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)
     counts = [len(part.strengths) for part in parts]
     chosen = strongest(strengths, counts, config)

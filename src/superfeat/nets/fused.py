@@ -3,7 +3,7 @@
 Trunk: batch-norms are folded into the convolutions, tensors stay channels-last, and each convolution adds the
 shortcut and applies its ReLU while its output is still in cache. These are the oneDNN operators that torch's own
 compiler emits; called directly they need no compilation and take any image size.
-LIT: what does not depend on the image is multiplied out once (see FusedLit).
+What comes after the trunk has its own form for inference: LocalNetwork.fused.
 """
 
 import copy
@@ -13,9 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from superfeat.nets.fire import Fire
-from superfeat.nets.how import How
-from superfeat.nets.lit import ATTENTION_FLOOR, Lit
+from superfeat.nets.local import LocalNetwork
 from superfeat.nets.trunk import BasicBlock, Bottleneck, ResNet
 
 
@@ -99,39 +97,6 @@ class FusedResNet(nn.Module):
         return result
 
 
-class FusedLit(nn.Module):
-    """LIT with the query and key projections multiplied out: logits = x' S^T LN(Q)^T for one matrix S = Wq^T Wk.
-
-    A small map has S applied to its places, once; a large one to the templates, in each round. Likewise the values.
-    """
-
-    scorer: Tensor
-
-    def __init__(self, lit: Lit) -> None:
-        super().__init__()
-        self.lit = lit
-        scorer = lit.query.weight.double().T @ lit.key.weight.double() / lit.templates.shape[-1] ** 0.5
-        self.register_buffer("scorer", scorer.float().detach(), persistent=False)  # (dim, inputs)
-
-    def forward(
-        self, x: Float[Tensor, "batch inputs height width"]
-    ) -> tuple[Float[Tensor, "batch templates dim"], Float[Tensor, "batch templates height width"]]:
-        lit = self.lit
-        height, width = x.shape[-2:]
-        places = lit.norm_inputs(x.flatten(2).transpose(1, 2))
-        small = height * width <= lit.rounds * len(lit.templates)
-        keys, values = (places @ self.scorer.T, lit.value(places)) if small else (places, places)
-        state = lit.templates.expand(len(x), -1, -1)
-        for _ in range(lit.rounds):
-            query = lit.norm_templates(state)
-            query = query if small else query @ self.scorer
-            alpha = (keys @ query.transpose(1, 2)).softmax(dim=-1).add_(ATTENTION_FLOOR)
-            total = alpha.sum(dim=1, keepdim=True).transpose(1, 2)  # dividing what is gathered is cheaper than alpha
-            gathered = alpha.transpose(1, 2) @ values / total
-            state = lit.update(state, gathered if small else lit.value(gathered))
-        return state, (alpha.transpose(1, 2) / total).unflatten(2, (height, width))
-
-
 def can_fuse(trunk: nn.Module) -> bool:
     """Whether this build of torch has the fused operators and the trunk is one that they cover."""
     parameters = next(trunk.parameters(), None)
@@ -146,11 +111,8 @@ def can_fuse(trunk: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def for_inference(network: Fire | How) -> Fire | How:
+def for_inference(network: LocalNetwork) -> LocalNetwork:
     """The network with its trunk fused where that is possible; the original is left as it was."""
     if not can_fuse(network.trunk):  # type: ignore[arg-type]
         return network.eval()
-    fused = FusedResNet(network.trunk)  # type: ignore[arg-type]
-    if isinstance(network, How):
-        return How(fused, network.whitening).eval()
-    return Fire(fused, FusedLit(network.lit), network.whitening).eval()  # type: ignore[arg-type]
+    return network.fused(FusedResNet(network.trunk)).eval()  # type: ignore[arg-type]

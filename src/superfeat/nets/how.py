@@ -3,12 +3,12 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from superfeat.nets.local import Local
+from superfeat.nets.local import Local, LocalNetwork
 from superfeat.nets.trunk import Trunk
 from superfeat.nets.whitening import Whitening
 
 
-class How(nn.Module):
+class How(LocalNetwork):
     """One local feature per place. Without whitening the smoothed activations are given."""
 
     recompute_scale = True
@@ -17,9 +17,6 @@ class How(nn.Module):
         super().__init__()
         self.trunk = trunk
         self.whitening = whitening
-
-    def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Local:
-        return self.describe(self.trunk(images))
 
     def describe(self, x: Float[Tensor, "batch channels h w"]) -> Local:
         """Local features from the trunk's map. Strength is the norm of the *unsmoothed* activation.
@@ -32,3 +29,6 @@ class How(nn.Module):
             x = self.whitening(x.movedim(1, -1)).movedim(-1, 1)
         smooth = nn.functional.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
         return Local(smooth.flatten(2).transpose(1, 2), strengths, (height, width), None)
+
+    def on(self, trunk: Trunk, whitening: Whitening | None) -> "How":
+        return How(trunk, whitening)

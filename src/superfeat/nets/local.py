@@ -1,10 +1,14 @@
 """What every method gives for one scale of an image, and its pooling into one global vector."""
 
+import abc
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from superfeat.nets.trunk import Trunk
+from superfeat.nets.whitening import Whitening
 
 STRENGTH_FLOOR = 1e-10
 
@@ -20,6 +24,33 @@ class Local(NamedTuple):
     strengths: Float[Tensor, "batch n"]
     grid: tuple[int, int]
     maps: Float[Tensor, "batch n height width"] | None
+
+
+class LocalNetwork(nn.Module, abc.ABC):
+    """Images -> local features: a trunk, then what a method makes of its map. Without whitening they are raw."""
+
+    recompute_scale = False  # whether the scale of a resized image is the ratio of the rounded sizes
+    trunk: Trunk
+    whitening: Whitening | None
+
+    def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Local:
+        return self.describe(self.trunk(images))
+
+    @abc.abstractmethod
+    def describe(self, x: Float[Tensor, "batch channels h w"]) -> Local:
+        """Local features from the trunk's map."""
+
+    @abc.abstractmethod
+    def on(self, trunk: Trunk, whitening: Whitening | None) -> "LocalNetwork":
+        """The same on another trunk and with another whitening; what is in between is shared."""
+
+    def fused(self, trunk: Trunk) -> "LocalNetwork":
+        """For inference on a fused trunk: the same numbers to rounding, for less work."""
+        return self.on(trunk, self.whitening)
+
+    def folded(self) -> "LocalNetwork":
+        """For training: the same gradients to rounding, for less work."""
+        return self
 
 
 def strength(x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch"]:

@@ -10,16 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from superfeat.nets.fire import Fire
 from superfeat.nets.fused import FusedBlock, FusedConvolution, can_fuse
-from superfeat.nets.how import How
-from superfeat.nets.lit import ATTENTION_FLOOR, Lit
-from superfeat.nets.local import Local
+from superfeat.nets.local import Local, LocalNetwork
 from superfeat.nets.trunk import BasicBlock, Bottleneck, ResNet
 
 
 def for_training(
-    network: Fire | How, *, maps: bool = False, precision: str = "float32", frozen_stages: int = 0
+    network: LocalNetwork, *, maps: bool = False, precision: str = "float32", frozen_stages: int = 0
 ) -> Callable[[Tensor], Local]:
     """The network as a function of a batch of images, or of the trunk's maps of them, with a graph for gradients.
 
@@ -27,7 +24,7 @@ def for_training(
     """
     trunk = network.trunk
     frozen = FrozenStages(trunk, frozen_stages) if frozen_stages and can_fuse(trunk) else None  # type: ignore[arg-type]
-    cheap = network if isinstance(network, How) else Fire(trunk, FoldedLit(network.lit), network.whitening)  # type: ignore[arg-type]
+    cheap = network.folded()
 
     def describe(x: Tensor) -> Local:
         with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
@@ -61,32 +58,6 @@ class FrozenStages:
         for block in self.blocks:
             x = block(x)
         return x
-
-
-class FoldedLit(nn.Module):
-    """LIT with its query projection applied to the places of a small map, once, and not to the templates each round."""
-
-    def __init__(self, lit: Lit) -> None:
-        super().__init__()
-        self.lit = lit
-
-    def forward(
-        self, x: Float[Tensor, "batch inputs height width"]
-    ) -> tuple[Float[Tensor, "batch templates dim"], Float[Tensor, "batch templates height width"]]:
-        lit = self.lit
-        height, width = x.shape[-2:]
-        if height * width > lit.rounds * len(lit.templates):
-            found: tuple[Tensor, Tensor] = lit(x)
-            return found
-        places = lit.norm_inputs(x.flatten(2).transpose(1, 2))
-        keys, values = lit.key(places) @ lit.query.weight, lit.value(places)
-        state = lit.templates.expand(len(x), -1, -1)
-        for _ in range(lit.rounds):
-            query = lit.norm_templates(state) / state.shape[-1] ** 0.5
-            alpha = (keys @ query.transpose(1, 2)).softmax(dim=-1) + ATTENTION_FLOOR
-            total = alpha.sum(dim=1).unsqueeze(-1)  # dividing what is gathered is cheaper than alpha
-            state = lit.update(state, alpha.transpose(1, 2) @ values / total)
-        return state, (alpha.transpose(1, 2) / total).unflatten(2, (height, width))
 
 
 def run_folded(

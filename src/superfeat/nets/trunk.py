@@ -1,7 +1,7 @@
 """Convolutional trunks. Parameter names and shapes are torchvision's, so that its files load as they are."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,7 @@ class Normalisation(NamedTuple):
     std: tuple[float, float, float] = IMAGENET_STD
 
 
+@runtime_checkable
 class Trunk(Protocol):
     """What LIT and the methods need of a trunk: any module with these can stand in a ResNet's place.
 

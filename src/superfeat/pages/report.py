@@ -15,10 +15,11 @@ from PIL import Image
 
 import superfeat
 from superfeat.errors import ImageError, StoreError
-from superfeat.evaluation.card import METHODS, in_words
+from superfeat.evaluation.card import in_words
 from superfeat.evaluation.metrics import GRADES
 from superfeat.evaluation.run import Evaluated, open_run
 from superfeat.images import Box, read_image
+from superfeat.methods import method_of
 from superfeat.pages.plots import Panel, Series, curve_svg
 from superfeat.pages.templates import template
 from superfeat.storage.store import read_json, write_file
@@ -163,7 +164,7 @@ def _page(name: str, lead: str, sections: Mapping[str, str], footer: str, rules:
 
 def _lead(found: Evaluated) -> str:
     network, data = found.card["network"], found.card["dataset"]
-    method = f"{METHODS.get(network['method'], network['method'])} with {SEARCHES[found.card['method']]}"
+    method = f"{method_of(network['method']).title} with {SEARCHES[found.card['method']]}"
     images = f"{data['queries']} queries against {data['images'] + data['distractors']} images"
     facts = f"{method} · weights {network['digest'][:12]} · {images}"
     return f'<h1>{escape(found.scores["dataset"])}</h1><p class="lead">{escape(facts)}</p>'

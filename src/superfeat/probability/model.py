@@ -211,7 +211,7 @@ class Calibration:
             raise SuperfeatError(f"this is no calibration: it must be an object with the format '{FORMAT}'")
         if values.get("version") != VERSION:
             raise SuperfeatError(
-                f"the calibration has version {values.get('version')!r}; this superfeat reads {VERSION}"
+                f"the calibration has version {values.get('version')!r}; this superfeat reads {VERSION}: upgrade it"
             )
         names = ("intercept", "slope", "size_slope", "background", "origin")
         parts = _require_keys({key: values[key] for key in values if key not in ("format", "version")}, names, "")

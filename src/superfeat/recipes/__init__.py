@@ -6,6 +6,7 @@ from pathlib import Path
 
 from superfeat.config import Recipe
 from superfeat.errors import ConfigError
+from superfeat.methods import method_of
 from superfeat.settings import nearest_name, overlay, parse_assignment, read_toml
 
 
@@ -26,15 +27,7 @@ def read_recipe(source: str | Path, assignments: Iterable[str] = (), weights: st
         path = Path(str(resources.files("superfeat.recipes") / f"{source}.toml"))
     changes = read_toml(path)
     network = changes.get("network", {})
-    base = Recipe()
-    if isinstance(network, dict) and network.get("method") == "how":
-        base = overlay(
-            base,
-            {
-                "network": {"method": "how", "lit": None},
-                "losses": {"superfeature": 0.0, "decorrelation": 0.0, "pooled": 1.0},
-            },
-        )
-    recipe = overlay(base, changes)
+    name = network.get("method", Recipe().network.method) if isinstance(network, dict) else Recipe().network.method
+    recipe = overlay(overlay(Recipe(), method_of(str(name)).recipe), changes)
     recipe = overlay(recipe, {} if weights is None else {"weights": weights})
     return overlay(recipe, dict(parse_assignment(text) for text in assignments))

@@ -82,6 +82,13 @@ def read_json(path: Path) -> Any:
             raise StoreError(f"{path} is damaged: {error}") from error
 
 
+def require_version(facts: Any, known: int, path: Path) -> None:
+    """StoreError where a file is of a format version that this superfeat does not read."""
+    found = facts.get("version") if isinstance(facts, Mapping) else None
+    if str(found) != str(known):
+        raise StoreError(f"{path} has format version {found}; this superfeat reads {known}: upgrade it")
+
+
 def as_json(value: Any) -> Any:
     """The value as it will be when it has been written to a JSON file and read again."""
     return json.loads(json.dumps(value))

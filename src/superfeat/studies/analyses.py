@@ -5,9 +5,10 @@ maps of a few are in memory at once.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
@@ -19,7 +20,10 @@ from superfeat.features import Features
 from superfeat.images import Photo, Skipped
 from superfeat.index.codebook import Codebook
 from superfeat.weights import Network
+from superfeat.work import Work
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 LENGTH_FLOOR = 1e-12  # a vector of zeros stays one
 ROWS = 1024  # features compared with all others at once
 PAPER = ExtractConfig()
@@ -27,12 +31,22 @@ PAPER = ExtractConfig()
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """How an analysis is run; nothing here changes its result. `on_image` is told how many photos are done."""
+    """How an analysis is run; nothing here changes its result."""
 
     workers: int | None = None
     device: str = "cpu"
     on_skip: Callable[[Skipped], None] | None = None
-    on_image: Callable[[int], None] = lambda done: None
+
+
+class Stepwise(Generic[Arguments, Result]):
+    """A measure over photos: called, it returns its result; `steps` does the same and yields how many are done."""
+
+    def __init__(self, steps: Callable[Arguments, Generator[int, None, Result]]) -> None:
+        self.steps = steps
+        functools.update_wrapper(self, steps)
+
+    def __call__(self, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        return Work(self.steps(*arguments, **named)).result()
 
 
 RUN = Run()
@@ -113,27 +127,31 @@ def _attention_over_scales(
         yield ScaleAttention(features.name, ids, found)
 
 
+@Stepwise
 def strongest_ids(
     network: Network, photos: Photos, count: int, config: ExtractConfig = PAPER, *, run: Run = RUN
-) -> list[int]:
+) -> Generator[int, None, list[int]]:
     """The IDs that are strongest on average over the photos at scale 1, strongest first."""
     if count < 1:
         raise SuperfeatError(f"{count} IDs are none; ask for 1 or more")
     total = np.zeros(templates(network))
-    for one in _attention(network, photos, _every_id(network), config, run):
+    for done, one in enumerate(_attention(network, photos, _every_id(network), config, run), 1):
         total += one.strengths
+        yield done
     return [int(id) for id in np.argsort(-total, kind="stable")[:count]]
 
 
+@Stepwise
 def correlation_matrix(
     network: Network, photos: Photos, config: ExtractConfig = PAPER, *, run: Run = RUN
-) -> Float64[np.ndarray, "n n"]:
+) -> Generator[int, None, Float64[np.ndarray, "n n"]]:
     """The cosine between each two attention maps of an image at scale 1, mean over the images (fig:correlation)."""
     total, images = np.zeros((templates(network), templates(network))), 0
     for one in _attention(network, photos, _every_id(network), config, run):
         unit = _unit(one.maps.reshape(len(one.maps), -1))
         total += unit @ unit.T
         images += 1
+        yield images
     return total / images
 
 
@@ -172,9 +190,10 @@ def what_an_id_looks_for(
     return what_ids_look_for(network, photos, [id], top, config, run=run)[0]
 
 
+@Stepwise
 def what_ids_look_for(
     network: Network, photos: Photos, ids: Sequence[int], top: int, config: ExtractConfig = PAPER, *, run: Run = RUN
-) -> list[Looks]:
+) -> Generator[int, None, list[Looks]]:
     """The same for several IDs, in one pass over the photos."""
     _require_ids(network, ids)
     if top < 1:
@@ -189,6 +208,7 @@ def what_ids_look_for(
             del best[top:]
         sums += _unit(one.vectors)
         images += 1
+        yield images
     return [
         Looks(id, best, _pair_mean([photo.vector for photo in best]), _pair_mean_of(total, images))
         for id, best, total in zip(ids, strongest, sums, strict=True)
@@ -242,18 +262,21 @@ def _with_maps(network: Network, photos: Photos, config: ExtractConfig, run: Run
     done = 0
     settings = dataclasses.replace(every_feature(config), attention="maps")
     stream = extract(network, photos, settings, workers=run.workers, device=run.device, on_skip=run.on_skip)
-    for done, features in enumerate(stream, 1):
+    for features in stream:
         assert features.maps is not None
         assert features.regions is not None
         yield features, features.maps, features.regions
-        run.on_image(done)
+        done += 1
     _require_images(done)
 
 
 # -- Features: how alike they are, where they come from, how many words they need
 
 
-def redundancy(features: Iterable[Features], counts: Sequence[int]) -> Float64[np.ndarray, "counts"]:
+@Stepwise
+def redundancy(
+    features: Iterable[Features], counts: Sequence[int]
+) -> Generator[int, None, Float64[np.ndarray, "counts"]]:
     """The mean cosine of every feature to its K nearest of the same image, for each K (fig:kmean_similarity).
 
     Mean over an image's features, then over the images that have K of them; NaN where none has. A feature is not its
@@ -267,6 +290,7 @@ def redundancy(features: Iterable[Features], counts: Sequence[int]) -> Float64[n
             sums[enough] += _nearest_means(_unit(one.vectors), wanted[enough])
         having += enough
         images += 1
+        yield images
     _require_images(images)
     return np.where(having > 0, sums / np.maximum(having, 1), np.nan)
 
@@ -301,7 +325,10 @@ class ScaleShares(NamedTuple):
     features: Float64[np.ndarray, "scales"]
 
 
-def scale_shares(features: Iterable[Features], scales: Sequence[float], count: int) -> ScaleShares:
+@Stepwise
+def scale_shares(
+    features: Iterable[Features], scales: Sequence[float], count: int
+) -> Generator[int, None, ScaleShares]:
     """Where the `count` strongest come from. `features` must hold *all* features of each image (see every_feature)."""
     _require_counts([count])
     steps = np.asarray(scales, np.float32)
@@ -315,6 +342,7 @@ def scale_shares(features: Iterable[Features], scales: Sequence[float], count: i
         total += every
         having += every > 0
         images += 1
+        yield images
     _require_images(images)
     share = np.where(having > 0, selected / np.maximum(having, 1), np.nan)
     return ScaleShares(tuple(scales), of_selected / images, share, total / images)
@@ -325,9 +353,10 @@ def every_feature(config: ExtractConfig) -> ExtractConfig:
     return dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None)
 
 
+@Stepwise
 def words_by_features(
     features: Iterable[Features], codebook: Codebook, counts: Sequence[int], *, workers: int | None = None
-) -> Float64[np.ndarray, "counts"]:
+) -> Generator[int, None, Float64[np.ndarray, "counts"]]:
     """How many distinct words an image has, on average, when it keeps its `count` strongest features, for each count.
 
     That is its memory in an index: the x axis of fig:ablation_nfeat.
@@ -344,6 +373,7 @@ def words_by_features(
         _, first = np.unique(words, return_index=True)
         total += (first[:, None] < wanted).sum(axis=0)  # a word is there once its strongest feature is
         images += 1
+        yield images
     _require_images(images)
     return total / images
 

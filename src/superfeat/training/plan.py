@@ -21,6 +21,7 @@ from superfeat.training.inputs import PhotoInputs, one_thread
 from superfeat.training.objective import differentiate
 from superfeat.training.start import build_start, fit_recipe
 from superfeat.weights import Network
+from superfeat.weights.network import raw_dim
 
 FLOAT_BYTES = 4
 COPIES = 6  # parameters and two moments in the checkpoint, the best and the last network, and one being written
@@ -80,7 +81,7 @@ def _measure(recipe: Recipe, start: Network, training_set: TrainingSet) -> tuple
     """CPU seconds and bytes of memory of one tuple of the first images, on one thread."""
     one_thread()
     module, config = start.module, recipe.training
-    raw = recipe.network.lit.dim if recipe.network.lit else module.trunk.channels
+    raw = raw_dim(recipe.network, module.trunk.channels)
     if module.whitening is None:
         assert recipe.network.whitened_dim is not None
         module.whitening = Whitening(raw, recipe.network.whitened_dim)

@@ -16,7 +16,16 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from superfeat.errors import StoreError
-from superfeat.storage.store import as_json, differences, explained, read_json, write_file, write_json, writer_lock
+from superfeat.storage.store import (
+    as_json,
+    differences,
+    explained,
+    read_json,
+    require_version,
+    write_file,
+    write_json,
+    writer_lock,
+)
 from superfeat.training.ranks import Ranks
 from superfeat.weights import Network, save_network
 
@@ -84,6 +93,7 @@ class RunFolder:
             before = read_json(self.settings_file)
             if not isinstance(before, dict) or before.get("format") != FORMAT:
                 raise StoreError(f"{self.settings_file} does not describe a training run; choose another folder")
+            require_version(before, VERSION, self.settings_file)
             if not resume:
                 raise StoreError(
                     f"{self.path} holds a run already; add --resume to go on with it, or choose another folder"
@@ -123,6 +133,7 @@ class RunFolder:
         try:
             with safe_open(self.checkpoint_file, "pt") as file:
                 metadata = file.metadata()
+                require_version(metadata, VERSION, self.checkpoint_file)
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
                 if metadata["crc32"] != _checksum(metadata["position"], tensors):
                     raise ValueError("its contents are not those that were written")

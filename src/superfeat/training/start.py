@@ -11,6 +11,7 @@ from torch import nn
 from superfeat.config import NetworkConfig, Recipe
 from superfeat.errors import WeightsError
 from superfeat.images import Photo
+from superfeat.methods import method_of
 from superfeat.nets.fire import Fire
 from superfeat.training.inputs import PhotoInputs
 from superfeat.training.whiten import fit_whitening
@@ -63,11 +64,12 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
     origin = "a new network" if recipe.weights in (None, NEW) else str(recipe.weights)
     if given is not None:
         state = given.module.state_dict()
-        parts = ("trunk.", "lit.") if config.lit is not None and given.config.lit is not None else ("trunk.",)
+        same = given.config.method == config.method
+        parts = ("trunk.", *(method_of(config.method).learned if same else ()))
         module.load_state_dict(
             {**module.state_dict(), **{name: state[name] for name in state if name.startswith(parts)}}
         )
-        if given.config.whitened_dim is not None and (given.config.lit is None) == (config.lit is None):
+        if given.config.whitened_dim is not None and same:
             module.whitening = given.module.whitening
             config = recipe.network
     return Network(module, config, {**({} if given is None else given.provenance), "start": origin})

@@ -11,8 +11,6 @@ from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.extraction.extract import EVERY_FEATURE, Photos, as_photos, extract
 from superfeat.images import Skipped
-from superfeat.nets.fire import Fire
-from superfeat.nets.how import How
 from superfeat.nets.whitening import WhiteningFit
 from superfeat.weights import Network
 
@@ -24,10 +22,8 @@ def without_whitening(network: Network) -> Network:
         raise SuperfeatError(
             "an exported network cannot be whitened; whiten the network that it came from and export again"
         )
-    bare = How(module.trunk, None) if isinstance(module, How) else Fire(module.trunk, module.lit, None)
-    return dataclasses.replace(
-        network, module=bare.eval(), config=dataclasses.replace(network.config, whitened_dim=None)
-    )
+    bare = module.on(module.trunk, None).eval()
+    return dataclasses.replace(network, module=bare, config=dataclasses.replace(network.config, whitened_dim=None))
 
 
 def fit_whitening(

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from superfeat.methods import method_of
+
 
 def model_card(facts: dict[str, Any], parameters: int, half: bool) -> str:
     """Markdown for a network's folder, from the same facts as its config.json."""
@@ -10,7 +12,7 @@ def model_card(facts: dict[str, Any], parameters: int, half: bool) -> str:
     lines = [
         "# A superfeat network",
         "",
-        f"- method: {network['method'].upper() if network['method'] == 'how' else 'FIRe'}",
+        f"- method: {method_of(network['method']).title}",
         f"- trunk: {trunk['arch']}, {trunk['stages']} of 4 stages"
         + (", stride in the first 1x1 of a stage" if trunk["stride_in_1x1"] else ""),
     ]

@@ -12,16 +12,12 @@ from torch import Tensor, nn
 
 from superfeat.config import NetworkConfig
 from superfeat.errors import ConfigError, WeightsError
-from superfeat.nets.fire import Fire
+from superfeat.methods import method_of
 from superfeat.nets.fused import for_inference
-from superfeat.nets.how import How
-from superfeat.nets.lit import Lit
-from superfeat.nets.local import Local
+from superfeat.nets.local import Local, LocalNetwork
 from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict, overlay
-
-BARE = NetworkConfig("how", lit=None, whitened_dim=None)  # what a config file's settings are laid over
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,7 +27,7 @@ class Network:
     It does not change: whoever trains a module wraps it anew.
     """
 
-    module: Fire | How
+    module: LocalNetwork
     config: NetworkConfig
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -52,8 +48,7 @@ class Network:
     @property
     def dim(self) -> int:
         """Dimensions of a feature."""
-        raw = self.config.lit.dim if self.config.lit else self.module.trunk.channels
-        return self.config.whitened_dim or raw
+        return self.config.whitened_dim or raw_dim(self.config, self.module.trunk.channels)
 
 
 def digest_of(config: NetworkConfig, state: dict[str, Tensor]) -> str:
@@ -66,16 +61,19 @@ def digest_of(config: NetworkConfig, state: dict[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def build_module(config: NetworkConfig) -> Fire | How:
+def raw_dim(config: NetworkConfig, channels: int) -> int:
+    """Dimensions of a feature before whitening, on a trunk with so many channels."""
+    return method_of(config.method).raw_dim(config, channels)
+
+
+def build_module(config: NetworkConfig) -> LocalNetwork:
     """The network of these settings, newly initialised."""
     trunk_config = config.trunk
     normalisation = Normalisation(trunk_config.mean, trunk_config.std)
     trunk = ResNet(trunk_config.arch, trunk_config.stages, trunk_config.stride_in_1x1, normalisation)
-    raw = config.lit.dim if config.lit else trunk.channels
+    raw = raw_dim(config, trunk.channels)
     whitening = None if config.whitened_dim is None else Whitening(raw, config.whitened_dim)
-    if config.lit is None:
-        return How(trunk, whitening).eval()
-    return Fire(trunk, Lit(trunk.channels, **as_dict(config.lit)), whitening).eval()
+    return method_of(config.method).build(config, trunk, whitening).eval()
 
 
 def network_config(settings: Any, source: Path) -> NetworkConfig:
@@ -83,7 +81,6 @@ def network_config(settings: Any, source: Path) -> NetworkConfig:
     if not isinstance(settings, dict):
         raise WeightsError(f"{source} is damaged: it holds no network settings")
     try:
-        base = NetworkConfig() if settings.get("method") == "fire" else BARE
-        return overlay(base, settings)
+        return overlay(method_of(str(settings.get("method"))).network, settings)
     except ConfigError as error:
         raise WeightsError(f"{source}: {error}") from error

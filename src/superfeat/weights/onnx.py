@@ -25,11 +25,9 @@ from torch import Tensor, nn
 
 from superfeat.errors import ImageError, MissingExtraError, StoreError, SuperfeatError, WeightsError
 from superfeat.images import normalise, read_image
-from superfeat.nets.fire import Fire
+from superfeat.methods import method_of
 from superfeat.nets.fused import fold_batch_norm
-from superfeat.nets.how import How
-from superfeat.nets.lit import ATTENTION_FLOOR, Lit
-from superfeat.nets.local import STRENGTH_FLOOR, Local
+from superfeat.nets.local import Local
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict
@@ -42,7 +40,6 @@ OPSET, IR_VERSION = 17, 8  # the first with LayerNormalization; runtimes refuse 
 TRUNK = "trunk/"  # names of the trunk's nodes begin so: what int8 may touch
 CALIBRATION_PHOTOS, CALIBRATION_SIDE = 32, 480
 Pixels = Float32[np.ndarray, "1 3 height width"]
-Shapes = dict[str, list[int | str]]
 
 
 def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> None:
@@ -56,7 +53,7 @@ def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> Non
     if not isinstance(network.module.trunk, ResNet):
         raise SuperfeatError(f"only networks on a ResNet can be exported, not on {type(network.module.trunk).__name__}")
     _prepare(path, overwrite)
-    write_file(path, _seal(_build(network.module), network, network.digest, network.provenance, "float32"))
+    write_file(path, _seal(_build(network), network, network.digest, network.provenance, "float32"))
 
 
 def quantise_onnx(
@@ -115,7 +112,7 @@ class OnnxModule:
         self.precision: str = facts["precision"]
         self.dim: int = session.get_outputs()[0].shape[-1]
         self.stride = 2 ** (facts["network"]["trunk"]["stages"] + 1)
-        self.recompute_scale = (How if facts["network"]["method"] == "how" else Fire).recompute_scale
+        self.recompute_scale = method_of(facts["network"]["method"]).module.recompute_scale
 
     def __call__(self, images: Float[Tensor, "1 3 height width"]) -> Local:
         pixels = np.ascontiguousarray(images.detach().cpu().float().numpy())
@@ -228,10 +225,10 @@ class _Graph:
 
 
 @torch.no_grad()
-def _build(module: Fire | How) -> Any:
-    graph = _Graph()
+def _build(network: Network) -> Any:
+    graph, module = _Graph(), network.module
     x = _add_trunk(graph, module.trunk)  # type: ignore[arg-type]
-    outputs = _add_fire(graph, module, x) if isinstance(module, Fire) else _add_how(graph, module, x)
+    outputs = method_of(network.config.method).export(graph, module, x)
     image, *results = (
         graph.helper.make_tensor_value_info(name, elem_type=1, shape=shape)  # 1: float32
         for name, shape in ({"image": [1, 3, "height", "width"]} | outputs).items()
@@ -256,66 +253,6 @@ def _add_trunk(graph: _Graph, trunk: ResNet) -> str:
             x = graph.convolution(x, f"{number}/shortcut", *block.downsample)
         x = graph.relu(graph.add("Add", y, x, name=f"{TRUNK}{number}"))
     return x
-
-
-def _add_how(graph: _Graph, module: How, x: str) -> Shapes:
-    dim = module.trunk.channels
-    strengths = graph.add("ReduceL2", x, axes=[1], keepdims=0)
-    graph.add("Reshape", strengths, np.array([1, -1]), name="strengths")
-    if module.whitening is not None:
-        dim = len(module.whitening.bias)
-        x = graph.add("Conv", x, module.whitening.weight[:, :, None, None], module.whitening.bias)
-    smooth = graph.add("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=0)
-    graph.add("Transpose", graph.add("Reshape", smooth, np.array([1, dim, -1])), name="vectors", perm=[0, 2, 1])
-    return {"vectors": [1, "n", dim], "strengths": [1, "n"]}
-
-
-def _add_fire(graph: _Graph, module: Fire, x: str) -> Shapes:
-    count, dim = module.lit.templates.shape
-    raw, attention = _add_lit(graph, module.lit, x)
-    squares = graph.add("Add", graph.add("ReduceSumSquare", raw, axes=[1], keepdims=0), torch.tensor([STRENGTH_FLOOR]))
-    graph.add("Unsqueeze", graph.add("Sqrt", squares), np.array([0]), name="strengths")
-    if module.whitening is not None:
-        dim = len(module.whitening.bias)
-        raw = graph.affine(raw, module.whitening)
-    graph.add("Unsqueeze", raw, np.array([0]), name="vectors")
-    grid = graph.add("Concat", np.array([1, count]), graph.add("Shape", x, start=2), axis=0)
-    graph.add("Reshape", graph.add("Transpose", attention, perm=[1, 0]), grid, name="maps")
-    return {"vectors": [1, count, dim], "strengths": [1, count], "maps": [1, count, "map_height", "map_width"]}
-
-
-def _add_lit(graph: _Graph, lit: Lit, x: str) -> tuple[str, str]:
-    """Super-features (templates, dim) and the last attention (places, templates).
-
-    The projections of queries and keys are one matrix, applied to the places once: (LN(Q) W_q) (x W_k)^T =
-    LN(Q) (x W_k W_q^T)^T. Of all forms this is the fastest up to 512 pixels; docs/onnx.md has the measurements.
-    """
-    flat = graph.add("Transpose", graph.add("Reshape", x, np.array([lit.key.in_features, -1])), perm=[1, 0])
-    places = graph.norm(flat, lit.norm_inputs)
-    scorer = lit.key.weight.double().T @ lit.query.weight.double() / lit.query.in_features**0.5
-    keys, values = graph.add("MatMul", places, scorer.float()), graph.add("MatMul", places, lit.value.weight.T)
-    state, attention = graph.add("Identity", lit.templates), ""
-    for _ in range(lit.rounds):
-        logits = graph.add("Gemm", keys, graph.norm(state, lit.norm_templates), transB=1)
-        alpha = graph.add("Add", graph.add("Softmax", logits, axis=1), torch.tensor([ATTENTION_FLOOR]))
-        attention = graph.add("Div", alpha, graph.add("ReduceSum", alpha, np.array([0]), keepdims=1))
-        gathered = graph.add("Gemm", attention, values, transA=1)
-        state = _add_gru(graph, lit.gru, gathered, state) if lit.gru else graph.add("Add", state, gathered)
-        widen, _, narrow = lit.mlp
-        inside = graph.relu(graph.affine(graph.norm(state, lit.norm_mlp), widen))
-        state = graph.add("Add", state, graph.affine(inside, narrow))
-    return state, attention
-
-
-def _add_gru(graph: _Graph, gru: nn.GRUCell, x: str, state: str) -> str:
-    """torch.nn.GRUCell: its weights hold the gates for reset, update and the new state one after the other."""
-    come, past = (
-        [graph.add("Gemm", source, *gate, transB=1) for gate in zip(weight.chunk(3), bias.chunk(3), strict=True)]
-        for source, weight, bias in ((x, gru.weight_ih, gru.bias_ih), (state, gru.weight_hh, gru.bias_hh))
-    )
-    reset, update = (graph.add("Sigmoid", graph.add("Add", come[gate], past[gate])) for gate in (0, 1))
-    new = graph.add("Tanh", graph.add("Add", come[2], graph.add("Mul", reset, past[2])))
-    return graph.add("Add", new, graph.add("Mul", update, graph.add("Sub", state, new)))
 
 
 def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[Pixels]:

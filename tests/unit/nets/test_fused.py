@@ -10,8 +10,9 @@ from torch import nn
 import oracles
 from fixtures_recipe import recipe, relative_error
 from superfeat.nets.fire import Fire
-from superfeat.nets.fused import FusedLit, FusedResNet, can_fuse, fold_batch_norm, for_inference
+from superfeat.nets.fused import FusedResNet, can_fuse, fold_batch_norm, for_inference
 from superfeat.nets.lit import Lit
+from superfeat.nets.lit_forms import FusedLit
 from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.weights import Network
 

@@ -27,6 +27,7 @@ from superfeat.nets.local import Local
 from superfeat.nets.losses import attention_correlation
 from superfeat.studies import analyses as ours
 from superfeat.studies.analyses import Attention, Run
+from superfeat.work import Work
 
 CONFIG = ExtractConfig(max_side=48, scales=(1.414, 1.0, 0.5))
 IDS = [5, 0, 7]
@@ -189,12 +190,12 @@ def test_equally_strong_photos_keep_their_order(tiny_network: Network, tmp_path:
 
 def test_progress(tiny_network: Network, photo_folder: Path) -> None:
     (photo_folder / "a.png").write_bytes(b"no photo")
-    done: list[int] = []
     skipped: list[Skipped] = []
-    run = Run(workers=2, on_skip=skipped.append, on_image=done.append)
-    ours.correlation_matrix(tiny_network, photo_folder, CONFIG, run=run)
-    assert done == [1, 2, 3, 4, 5]
+    run = Run(workers=2, on_skip=skipped.append)
+    work = Work(ours.correlation_matrix.steps(tiny_network, photo_folder, CONFIG, run=run))
+    assert list(work) == [1, 2, 3, 4, 5]
     assert [one.name for one in skipped] == ["a.png"]
+    np.testing.assert_array_equal(work.result(), ours.correlation_matrix(tiny_network, photo_folder, CONFIG, run=run))
 
 
 CALLS: dict[str, Callable[[Network, Path], object]] = {

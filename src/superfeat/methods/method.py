@@ -1,0 +1,37 @@
+"""What a method is: how its network is built from settings, what its features are, how it is exported."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from superfeat.config import NetworkConfig
+from superfeat.nets.local import LocalNetwork
+from superfeat.nets.trunk import Trunk
+from superfeat.nets.whitening import Whitening
+
+Shapes = dict[str, list[int | str]]  # of the outputs of an exported network
+
+
+class Graph(Protocol):
+    """An ONNX graph under construction: each call adds nodes and gives the name of their output."""
+
+    def add(self, kind: str, *inputs: Any, name: str = "", **attributes: Any) -> str: ...
+    def affine(self, x: str, layer: Any) -> str: ...
+    def norm(self, x: str, layer: Any) -> str: ...
+    def relu(self, x: str) -> str: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """One method of the paper's tables."""
+
+    name: str  # in settings
+    title: str  # for people
+    network: NetworkConfig  # what its settings are laid over
+    build: Callable[[NetworkConfig, Trunk, Whitening | None], LocalNetwork]
+    raw_dim: Callable[[NetworkConfig, int], int]  # of a feature before whitening, from settings and trunk channels
+    module: type[LocalNetwork]
+    export: Callable[[Graph, Any, str], Shapes]  # adds what comes after the trunk to an ONNX graph
+    learned: tuple[str, ...] = ()  # parts beside the trunk that training begins with where weights have them
+    relative_strengths: bool = False  # divided by the largest of an image, as the released code does; order is the same
+    recipe: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what its recipes are laid over
