@@ -48,7 +48,7 @@ class LitConfig:
 class NetworkConfig:
     """A whole network. `whitened_dim = None` means that no whitening has been learned yet."""
 
-    method: Literal["fire", "how"] = "fire"
+    method: str = "fire"  # a name of superfeat.methods
     trunk: TrunkConfig = TrunkConfig()
     lit: LitConfig | None = LitConfig()
     whitened_dim: int | None = WHITENED_DIM

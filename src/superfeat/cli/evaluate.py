@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 ANALYSED = 8  # photos
 DOING = {
-    "features": "extracting", "codebook features": "codebook: extracting", "index": "indexing",
-    "distractors": "distractors", "search": "searching",
-}  # fmt: skip
+    "features": "extracting",
+    "codebook features": "codebook: extracting",
+    "index": "indexing",
+    "distractors": "distractors",
+    "search": "searching",
+}
 
 
 @click.command()
@@ -44,19 +47,34 @@ DOING = {
 @click.option("--distractors", type=PATH, help="R1M's folder, or any folder of photos that are never right.")
 @click.option("--allow-missing", is_flag=True, help="Count photos that are not there as not found.")
 @click.option(
-    "--analyses", default=ANALYSED, show_default=True, type=click.IntRange(min=0),
+    "--analyses",
+    default=ANALYSED,
+    show_default=True,
+    type=click.IntRange(min=0),
     help="Look into the network on the photos of so many queries, for the report.",
-)  # fmt: skip
+)
 @click.option("--compare", nargs=2, type=PATH, metavar="A B", help="Compare two finished evaluations.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
 @json_option
 def evaluate(
-    dataset: str | None, images: Path | None, weights: str, output: Path | None, profile: str | None,
-    assignments: tuple[str, ...], codebook: Path | None, codebook_images: tuple[str, ...], features: Path | None,
-    distractors: Path | None, allow_missing: bool, analyses: int, compare: tuple[Path, Path] | None, device: str,
-    workers: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    dataset: str | None,
+    images: Path | None,
+    weights: str,
+    output: Path | None,
+    profile: str | None,
+    assignments: tuple[str, ...],
+    codebook: Path | None,
+    codebook_images: tuple[str, ...],
+    features: Path | None,
+    distractors: Path | None,
+    allow_missing: bool,
+    analyses: int,
+    compare: tuple[Path, Path] | None,
+    device: str,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Measure how well a network finds, by the protocol of DATASET.
 
     DATASET is roxford5k, rparis6k, oxford5k, paris6k, holidays, ukbench or sfm120k-val, with --images where its files
@@ -80,11 +98,18 @@ def evaluate(
     config = _config(profile or "paper", assignments, test)
     follow, network = Follow(), load_network(weights)
     steps = run_evaluation(
-        network, test, output, config, codebook=_words(codebook, codebook_images, config),
-        distractors=_distractors(distractors), features=features, allow_missing=allow_missing, workers=workers,
+        network,
+        test,
+        output,
+        config,
+        codebook=_words(codebook, codebook_images, config),
+        distractors=_distractors(distractors),
+        features=features,
+        allow_missing=allow_missing,
+        workers=workers,
         device=device,
         on_round=lambda at: follow(f"codebook: k-means, round {at.number} of {at.rounds}:", at.done, at.points),
-    )  # fmt: skip
+    )
     found = _last(steps, follow)
     if analyses:
         photos = [query.photo.path for query in test.queries[:analyses]]
