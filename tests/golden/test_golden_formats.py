@@ -157,6 +157,7 @@ def test_a_calibration(formats: Path, expected: dict[str, Any]) -> None:
     assert (calibration.intercept, calibration.slope, calibration.size_slope) == (-1.5, 1.25, -0.1)
     assert (calibration.background, calibration.origin) == (Null(-2.0, 0.5, 40), origin_of(index))
     _, probabilities = judge_ranking(index, "thing3/0.png", calibration, workers=1)
+    assert probabilities is not None
     np.testing.assert_allclose(probabilities, expected["index"]["probabilities"], rtol=1e-9)
 
 

@@ -179,7 +179,7 @@ def _analyse(output: Path, network: "Network", photos: Iterable[Path], config: E
     extract = ExtractConfig(run.features_per_image, max_side=run.max_side, scales=run.scales, upright=run.upright)
     kinds = ["redundancy", "scales"]
     kinds += ["words"] if config.method == "asmk" else []
-    kinds += ["attention", "correlation"] if network.config.method == "fire" else []
+    kinds += ["attention", "correlation"] if network.config.lit is not None else []
     for kind in kinds:
         if not (folder / f"{kind}.png").is_file():
             codebook = output / "index" / "codebook" if kind == "words" else None

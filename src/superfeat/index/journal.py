@@ -64,7 +64,7 @@ def read_journal(path: Path, width: int, kind: str) -> tuple[list[Record], int]:
     with explained(path, "read"), path.open("rb") as file:
         head = file.read(HEADER.size)  # before the rest, which only grows
         rest = head + file.read()
-    if head.startswith(MAGIC[:-2]) and head[6:8].isdigit() and not head.startswith(MAGIC):
+    if len(head) == HEADER.size and head.startswith(MAGIC[:-2]) and head[6:8].isdigit() and head[:8] > MAGIC:
         raise StoreError(
             f"{path} has format version {int(head[6:8])}; this superfeat reads {int(MAGIC[-2:])}: upgrade it"
         )

@@ -16,6 +16,7 @@ from superfeat.features import Features
 from superfeat.figures import Panel, Picture, Series
 from superfeat.images import Photo, Skipped, read_image
 from superfeat.index.codebook import Codebook
+from superfeat.methods import method_of
 from superfeat.settings import as_dict, nearest_name
 from superfeat.studies import analyses, analysis
 from superfeat.studies.analysis import Analysing, Analysis, Found, Look
@@ -25,7 +26,6 @@ from superfeat.work import Work
 
 PICTURE_SIDE = 480  # of a photo in a picture, in pixels
 NAME_LENGTH = 26  # characters that fit below it
-METHODS = {"fire": "FIRe", "how": "HOW"}
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Stage = Literal["ids", "maps", "correlation", "features"]
@@ -102,7 +102,7 @@ class _Job:
 
     @property
     def method(self) -> str:
-        return METHODS[self.network.config.method]
+        return method_of(self.network.config.method).title
 
     def at(self, stage: Stage, done: int) -> Analysing:
         self.images = done
