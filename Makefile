@@ -17,9 +17,9 @@ check: $(STAMP) lint
 test-long: $(STAMP)
 	$(BIN)/python -m pytest -m long
 
-# The site, from docs/ and the docstrings, into site/: a broken link is an error.
+# The site, from docs/ and the docstrings, into site/: a broken link is an error (with --quiet mkdocs would not count it).
 docs: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The rehearsal of a release: dist/*.whl, installed into an empty environment, runs the demo.
 wheel:

@@ -16,7 +16,7 @@ from safetensors import safe_open
 
 from golden.make_formats import benchmark, draw_things, picture, read_log
 from superfeat.config import EvaluateConfig, ExtractConfig, Recipe
-from superfeat.errors import SuperfeatError
+from superfeat.errors import StoreError, SuperfeatError
 from superfeat.evaluation.run import Evaluated, evaluate, open_run
 from superfeat.extraction.extract import extract_to
 from superfeat.extraction.folder import FeatureStore
@@ -277,8 +277,14 @@ def test_every_file_with_a_version_is_tried(golden: Path) -> None:
 
 
 def test_a_later_journal(formats: Path) -> None:
+    """The version of an index is that of its journal too; the number in a journal alone may be a flipped bit."""
     (journal,) = (formats / "index").glob("journal-*")
+    assert journal.read_bytes().startswith(b"SFJRNL01")
     journal.write_bytes(journal.read_bytes().replace(b"SFJRNL01", b"SFJRNL02", 1))
+    with pytest.raises(StoreError, match=r"^\S+ is damaged: it is not a journal$"):
+        Index.open(formats / "index")
+    manifest = read_json(formats / "index" / "manifest.json")
+    write_json(formats / "index" / "manifest.json", {**manifest, "version": 2})
     assert_refused(lambda formats: Index.open(formats / "index"), formats)
 
 

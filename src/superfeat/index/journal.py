@@ -64,10 +64,6 @@ def read_journal(path: Path, width: int, kind: str) -> tuple[list[Record], int]:
     with explained(path, "read"), path.open("rb") as file:
         head = file.read(HEADER.size)  # before the rest, which only grows
         rest = head + file.read()
-    if len(head) == HEADER.size and head.startswith(MAGIC[:-2]) and head[6:8].isdigit() and head[:8] > MAGIC:
-        raise StoreError(
-            f"{path} has format version {int(head[6:8])}; this superfeat reads {int(MAGIC[-2:])}: upgrade it"
-        )
     if len(head) < HEADER.size or not head.startswith(MAGIC):
         raise StoreError(f"{path} is damaged: it is not a journal")
     safe = HEADER.unpack(head)[1]
