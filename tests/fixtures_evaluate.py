@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,7 @@ class Palette:
     """Stands in a network's place: one feature for each quarter of the image, its mean colour from -1 to 1."""
 
     recompute_scale = False
+    trunk = SimpleNamespace(channels=3)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"none": torch.zeros(1)}
