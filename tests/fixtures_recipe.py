@@ -5,6 +5,7 @@ import signal
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PosixPath
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,7 @@ class Quick:
     """
 
     recompute_scale = False
+    trunk = SimpleNamespace(channels=3)
 
     def __init__(self, features: int, dim: int) -> None:
         self.shape = features, dim

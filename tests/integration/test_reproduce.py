@@ -297,7 +297,7 @@ def test_the_rules_of_table_1_reach_the_training(made: Made, name: str) -> None:
         assert value == score(network)
         record = last_epoch(network)
         matched.add((record["superfeature"], record["matches_per_id"]["mean"]))
-    assert len(matched) > 2, "the rules change what is matched"
+    assert len(matched) > 1, "the rules change what is matched"
     assert f"{outcome.rows[-1][3] - outcome.rows[0][3]:+.1f} mAP" in outcome.finding
 
 

@@ -377,7 +377,8 @@ class Index:
         if isinstance(query, str):
             snapshot = snapshot or self.snapshot()
             words = snapshot.words_of(self._ids(snapshot, [query])[0])
-            assert words is not None
+            if words is None:  # its name is there and its words are not
+                raise StoreError(f"{self.path} is damaged: {query} has no words; check it with: superfeat verify")
             return words
         return query if isinstance(query, ImageWords) else self.query(query, config.assignments)
 
