@@ -23,7 +23,8 @@ import numpy as np
 from superfeat.config import CodebookConfig, EvaluateConfig
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.evaluation.judge import Answer, judge
-from superfeat.evaluation.stages import Step, build_index, names_in, search_index
+from superfeat.evaluation.searching import names_in
+from superfeat.evaluation.stages import Step, build_index, search_index
 from superfeat.extraction.folder import FeatureStore, feature_writer
 from superfeat.features import Features
 from superfeat.images import Photo

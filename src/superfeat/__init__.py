@@ -20,10 +20,13 @@ _HOMES = {
     "Ranking": "features",
     "SearchConfig": "config",
     "SuperfeatError": "errors",
+    "analyse": "studies.analyse",
+    "evaluate": "evaluation.evaluate",
     "extract": "extraction.extract",
     "extract_to": "extraction.extract",
     "index_photos": "index.make",
     "load_network": "weights",
+    "reproduce": "studies.reproduce.catalogue",
     "save_network": "weights",
     "train_codebook": "index.codebook",
 }
@@ -42,10 +45,13 @@ __all__ = [
     "SearchConfig",
     "SuperfeatError",
     "__version__",
+    "analyse",
+    "evaluate",
     "extract",
     "extract_to",
     "index_photos",
     "load_network",
+    "reproduce",
     "save_network",
     "train_codebook",
 ]
@@ -54,12 +60,15 @@ if TYPE_CHECKING:
     from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, SearchConfig
     from superfeat.engine import Engine
     from superfeat.errors import SuperfeatError
+    from superfeat.evaluation.evaluate import evaluate
     from superfeat.extraction.extract import extract, extract_to
     from superfeat.extraction.folder import FeatureStore
     from superfeat.features import Features, ImageWords, Ranking
     from superfeat.index.codebook import Codebook, train_codebook
     from superfeat.index.index import Index
     from superfeat.index.make import index_photos
+    from superfeat.studies.analyse import analyse
+    from superfeat.studies.reproduce.catalogue import reproduce
     from superfeat.weights import Network, load_network, save_network
 
 

@@ -139,7 +139,7 @@ class DataConfig:
     views: int = 8
     side: int = 192  # longest side of a drawn view in pixels
     synthetic_views: float = 0.0  # share of an epoch's pairs that are two views made from one photo
-    balance: float = 0.0  # 0: every pair is as likely as any other; 1: every thing
+    balance: float = 0.0  # 0: every pair (or query, without pairs) is as likely as any other; 1: every thing
 
     def __post_init__(self) -> None:
         require(0 <= self.hold_out < 1, "data.hold_out", self.hold_out, "0 or more, and below 1")

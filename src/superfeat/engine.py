@@ -1,6 +1,5 @@
 """Weights + codebook + index behind search(photo). The command line and the service use this and nothing else."""
 
-import collections
 import dataclasses
 import functools
 import hashlib
@@ -20,13 +19,14 @@ from superfeat.index.index import Added, Index
 from superfeat.index.places import Region, decode_places, enclose, mass_inside, require_region
 from superfeat.probability.apply import judge_ranking, require_fitting
 from superfeat.probability.model import Calibration
+from superfeat.recent import Recent
 from superfeat.settings import overlay
 from superfeat.storage.store import read_json
 
 if TYPE_CHECKING:
     from superfeat.weights import Network
 
-KEPT_PHOTOS = 8  # queries whose features stay in memory: drawing a box on one extracts nothing again
+KEPT_PHOTOS = 8  # whose features stay in memory: a box on one, or an explanation, extracts nothing again
 LEAST_MASS = 0.5  # of a feature's attention inside a box: it belongs to the box
 
 Photo = str | Path | bytes  # the name of an indexed photo, a file, or the bytes of one
@@ -68,8 +68,8 @@ class Engine:
     ) -> None:
         self.index = index
         self._weights, self._device, self._workers = weights, device, workers
-        self._kept: collections.OrderedDict[str, Features] = collections.OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: Recent[Features] = Recent(KEPT_PHOTOS)
+        self._looking = threading.Lock()
 
     @classmethod
     def open(
@@ -91,7 +91,7 @@ class Engine:
         source = self._weights or self.index.facts.get("weights")
         if source is None:
             raise SuperfeatError(
-                f"{self.index.path} does not say which network it was made with; name it with --weights"
+                f"{self.index.path} does not say which network it was made with; name it", arguments=["weights"]
             )
         return load_network(str(source))
 
@@ -120,18 +120,23 @@ class Engine:
     def features(self, photo: Photo) -> Features:
         """Features of a photo with their attention maps; the last few photos stay in memory."""
         data = self._read(photo)
-        key = hashlib.blake2b(data, digest_size=16).hexdigest()
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-            from superfeat.extraction.extract import extract_image
+        key = photo_key(data)
+        found = self.seen(key)
+        return self._look(key, data) if found is None else found
 
-            config = dataclasses.replace(self.config, attention="maps")
-            found = extract_image(self.network, data, config, workers=self._workers, device=self._device)
-            self._kept[key] = found
-            while len(self._kept) > KEPT_PHOTOS:
-                self._kept.popitem(last=False)
+    def seen(self, key: str) -> Features | None:
+        """Features of the photo with this key (`photo_key`) if they are in memory. Does not wait for the network."""
+        return self._kept.get(key)
+
+    def _look(self, key: str, data: bytes) -> Features:
+        from superfeat.extraction.extract import extract_image
+
+        with self._looking:
+            found = self.seen(key)  # who was here before may have looked at the same photo
+            if found is None:
+                config = dataclasses.replace(self.config, attention="maps")
+                found = extract_image(self.network, data, config, workers=self._workers, device=self._device)
+                self._kept.put(key, found)
         return found
 
     def _read(self, photo: Photo) -> bytes:
@@ -241,6 +246,11 @@ class Engine:
                 return outcome
             raise ImageError(f"{outcome.name}: {outcome.reason}")
         return Added(name, self.index.id(name), "same")
+
+
+def photo_key(data: bytes) -> str:
+    """By what a photo is remembered: a digest of its bytes."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def region_of(box: Iterable[float]) -> Region:

@@ -1,8 +1,18 @@
 """The exceptions a user can act on: each message gives the value, the reason and the next step."""
 
+from collections.abc import Sequence
+
 
 class SuperfeatError(Exception):
-    """Anything superfeat refuses or cannot do; the command line prints it as one line."""
+    """Anything superfeat refuses or cannot do; the command line prints it as one line.
+
+    `arguments` are those of the call that would help, and settings, as "name" or "name=value": the message speaks of
+    the thing, and the command line adds what it calls it.
+    """
+
+    def __init__(self, message: str = "", *, arguments: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.arguments = tuple(arguments)
 
 
 class ConfigError(SuperfeatError):

@@ -99,6 +99,8 @@ class ImageWords:
     words: Int32[np.ndarray, "m"]
     codes: np.ndarray  # (m, bytes) uint8, or (m, dim) float32 with the real-valued kernel
     codebook: str  # digest
+    assigned: Int32[np.ndarray, "n k"] | None = None  # words of each feature, nearest first; None of a stored image
+    network: str | None = None  # digest of the network that made its features
 
     def __len__(self) -> int:
         return len(self.words)

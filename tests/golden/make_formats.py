@@ -39,7 +39,7 @@ from superfeat.config import (
 from superfeat.datasets.folders import read_folders
 from superfeat.datasets.retrieval_set import RetrievalSet, each_photo_in_turn
 from superfeat.datasets.training_set import TrainingSet
-from superfeat.evaluation.run import Evaluated, evaluate
+from superfeat.evaluation.run import Evaluated, run_protocol
 from superfeat.extraction.extract import extract_to
 from superfeat.extraction.folder import FeatureStore
 from superfeat.index.codebook import Codebook, train_codebook
@@ -198,7 +198,7 @@ def read_log(run: Path) -> list[dict[str, Any]]:
 
 
 def make_evaluation(path: Path, network: Network, codebook: Codebook, photos: TrainingSet) -> dict[str, Any]:
-    *_, done = evaluate(network, benchmark(photos), path, EVALUATE, codebook=codebook, workers=1)
+    *_, done = run_protocol(network, benchmark(photos), path, EVALUATE, codebook=codebook, workers=1)
     assert isinstance(done, Evaluated)
     Index.open(path / "index").compact()  # a journal alone would leave an empty folder, which git does not keep
     numbers, scores = (np.load(path / "rankings" / f"{name}.npy") for name in ("numbers", "scores"))

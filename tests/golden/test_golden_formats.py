@@ -17,7 +17,7 @@ from safetensors import safe_open
 from golden.make_formats import benchmark, draw_things, picture, read_log
 from superfeat.config import EvaluateConfig, ExtractConfig, Recipe
 from superfeat.errors import StoreError, SuperfeatError
-from superfeat.evaluation.run import Evaluated, evaluate, open_run
+from superfeat.evaluation.run import Evaluated, open_run, run_protocol
 from superfeat.extraction.extract import extract_to
 from superfeat.extraction.folder import FeatureStore
 from superfeat.index.codebook import Codebook
@@ -219,7 +219,9 @@ def evaluate_again(formats: Path) -> Evaluated:
     shutil.rmtree(formats / "things")
     codebook = Codebook.open(formats / "codebook")
     network = load_network(formats / "network")
-    steps = evaluate(network, test, formats / "evaluation", config, codebook=codebook, allow_missing=True, workers=1)
+    steps = run_protocol(
+        network, test, formats / "evaluation", config, codebook=codebook, allow_missing=True, workers=1
+    )
     *_, done = steps
     assert isinstance(done, Evaluated)
     return done

@@ -421,7 +421,8 @@ def test_refused(data: Path, once: dict[str, Any], tmp_path: Path) -> None:
     assert_refused(run(*words_of(data, "roxford5k", out, *images, "--distractors", tmp_path / "no")), "no photos at")
     assert_refused(
         run("evaluate", "roxford5k", *images, "-w", data / "network", "-o", out),
-        "words must be learned from photos of other things: give --codebook-images",
+        "words must be learned from photos of other things",
+        "(--codebook-images, --codebook)",
     )
     assert not out.exists()
     changed = run(*words_of(data, "roxford5k", data / "once", *images, "--set", "index.search.alpha=2"))

@@ -250,6 +250,67 @@ def test_validation_with_a_list_of_queries(data: Path, tmp_path: Path) -> None:
     assert [(record["queries"], record["images"]) for record in records] == [(2, 6)] * 3
 
 
+def write_queries(file: Path, name: str) -> Path:
+    """Three graded queries below others/: the photo itself is easy, the other of its thing is hard."""
+    names = [f"thing{thing}/{view}.png" for thing in range(3) for view in range(2)]
+    queries = [{"img": names[n], "easy": [n], "hard": [n + 1], "junk": []} for n in (0, 2, 4)]
+    file.write_text(json.dumps({"name": name, "db": names, "queries": queries}))
+    return file
+
+
+def test_several_validation_sets(data: Path, tmp_path: Path) -> None:
+    """The mean over them decides: Hard where a set has grades. Each has its figures in the log and on the line."""
+    graded = write_queries(tmp_path / "graded.json", "graded")
+    sets = ["--validation", graded, "--validation", data / "others", "--validation-images", data / "others"]
+    words = train_words(data, tmp_path / "run", *sets, "--set", "validation.every=1", "--set", "training.epochs=1")
+    plan = run_json(*words, "--dry-run")
+    assert [(one["name"], one["queries"], one["times"]) for one in plan["validation"]] == [
+        ("graded", 3, 2),
+        ("others", 6, 2),
+    ]
+    done = run(*words)
+    assert done.exit_code == 0, done.stderr
+    found = [record for record in log(tmp_path / "run") if record["event"] == "validation"]
+    lines = [line for line in done.stderr.splitlines() if "mAP" in line]
+    assert len(found) == len(lines) == 2
+    for record, line in zip(found, lines, strict=True):
+        first, second = record["sets"]["graded"], record["sets"]["others"]
+        assert record["map"] == pytest.approx((first["map_hard"] + second["map"]) / 2, abs=0.01)
+        assert first["map_hard"] < first["map"]
+        assert "map_hard" not in second
+        assert (record["queries"], first["queries"], second["queries"]) == (9, 3, 6)
+        assert (record["images"], first["images"], second["images"]) == (12, 6, 6)
+        assert f"mAP {record['map']:.2f} (9 queries, 12 images)" in line
+        assert f"graded {first['map']:.2f} (Hard {first['map_hard']:.2f}); others {second['map']:.2f}" in line
+    assert f"best mAP {max(record['map'] for record in found):.2f}" in done.stdout
+    again = run(*train_words(data, tmp_path / "run", *sets[:2], *sets[4:], "--set", "validation.every=1"), "--resume")
+    assert again.exit_code == 1
+    assert "other settings" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--validation", "others"], "two validation sets are called 'others'"),
+        (
+            ["--validation", "photos", "--validation", "tiny.json", *["--validation-images", "others"] * 2],
+            "there are 2 folders of validation images for 3 validation sets: give one for all, or one for each",
+        ),
+    ],
+)
+def test_validation_sets_that_cannot_be_told_apart(
+    more: list[str], words: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data)
+    given = ["--validation", "others", *more, "--set", "validation.every=1"]
+    result = run(*train_words(data, tmp_path / "run", *given))
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) < 20
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_things_are_held_out_where_no_validation_is_given(data: Path, tmp_path: Path) -> None:
     changes = ("--set", "data.hold_out=0.34", "--set", "validation.every=2")
     plan = run_json(*train_words(data, tmp_path / "run", *changes, "--dry-run"))
@@ -309,15 +370,33 @@ def test_a_dry_run_tells_and_changes_nothing(data: Path, once: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "change", ["training.parts=lit", "network.lit.frozen_templates=true", "training.recompute=true"]
+    "change",
+    [
+        *("training.parts=lit", "training.frozen_stages=1"),
+        *("network.lit.frozen_templates=true", "training.recompute=true"),
+    ],
 )
 def test_a_dry_run_counts_what_is_trained(change: str, data: Path, once: Path, tmp_path: Path) -> None:
     plan = run_json(*train_words(data, tmp_path / "run", "--set", change, "--dry-run"))
     parameters = dict(load_network(once / "last").module.named_parameters())
-    parts = ("lit.",) if "parts" in change else ("lit.", "trunk.")
+    parts = ("lit.",) if "parts" in change or "stages" in change else ("lit.", "trunk.")
     learned = sum(value.numel() for name, value in parameters.items() if name.startswith(parts))
-    templates = LIT.templates * LIT.dim if "frozen" in change else 0
+    templates = LIT.templates * LIT.dim if "templates" in change else 0
     assert plan["parameters_trained"] == learned - templates
+
+
+def test_a_dry_run_of_shared_negatives_and_views(data: Path, tmp_path: Path) -> None:
+    """A pair costs two photos and no pool is mined; 18 queries are 60 % of an epoch."""
+    changes = [
+        "training.negatives_from=step",
+        "training.negatives=9",
+        "training.queries=100",
+        "data.synthetic_views=0.4",
+    ]
+    words = [word for change in changes for word in ("--set", change)]
+    plan = run_json(*train_words(data, tmp_path / "run", *words, "--dry-run"))
+    counts = {"pairs": 18, "steps_per_epoch": 15, "tuples_per_epoch": 30, "images_per_tuple": 2, "mining_pool": 0}
+    assert {name: plan[name] for name in counts} == counts
 
 
 def test_a_dry_run_with_given_weights(data: Path, once: Path, tmp_path: Path) -> None:
@@ -445,7 +524,7 @@ def test_unknown_recipes(data: Path, tmp_path: Path) -> None:
     assert_refused(result, "no recipe 'drawn-mimi'", "did you mean 'drawn-mini'?")
     (tmp_path / "bad.toml").write_text("[training\n")
     assert_refused(run("train", tmp_path / "bad.toml", "-o", tmp_path / "run"), "cannot read the settings in")
-    assert_refused(run("train", data / "tiny.toml", "-o", tmp_path / "run"), "give --images")
+    assert_refused(run("train", data / "tiny.toml", "-o", tmp_path / "run"), "(--images)")
     assert not (tmp_path / "run").exists()
 
 
@@ -466,7 +545,7 @@ def test_usage_errors_exit_2(data: Path, tmp_path: Path) -> None:
 
 def test_a_folder_with_a_run_is_not_begun_again(data: Path, once: Path) -> None:
     before = tree_of(once)
-    assert_refused(run(*train_words(data, once)), "holds a run already", "add --resume")
+    assert_refused(run(*train_words(data, once)), "holds a run already", "(--resume)")
     assert tree_of(once) == before
 
 
@@ -704,7 +783,7 @@ def test_pretrain_refuses(data: Path, once: Path, tmp_path: Path) -> None:
     (tmp_path / "how.toml").write_text('[network]\nmethod = "how"\n')
     how = run("pretrain", tmp_path / "how.toml", *images, "-o", tmp_path / "run")
     assert_refused(how, "HOW has no LIT to pretrain")
-    assert_refused(run(*base), "give --images")
+    assert_refused(run(*base), "(--images)")
     assert_refused(run(*base, *images, "--set", "pretraining.side=8"), "it must be 32 or more")
     assert_refused(
         run(*base, *images, "--set", "network.lit.templates=4", "--weights", once / "best"), "templates is 4"

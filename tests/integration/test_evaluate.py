@@ -44,7 +44,7 @@ from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.errors import DatasetError, StoreError, SuperfeatError
 from superfeat.evaluation.compare import compare, in_words
 from superfeat.evaluation.metrics import paired_bootstrap
-from superfeat.evaluation.run import Evaluated, evaluate, open_run
+from superfeat.evaluation.run import Evaluated, open_run, run_protocol
 from superfeat.extraction.extract import extract_to
 from superfeat.extraction.folder import FeatureStore, FeatureWriter
 from superfeat.features import Features
@@ -88,7 +88,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def steps(test: RetrievalSet, run: Path, config: EvaluateConfig = PALETTE_CONFIG, **more: Any) -> Iterator[Any]:
-    return evaluate(more.pop("network", palette_network()), test, run, config, workers=1, **more)
+    return run_protocol(more.pop("network", palette_network()), test, run, config, workers=1, **more)
 
 
 def finish(test: RetrievalSet, run: Path, config: EvaluateConfig = PALETTE_CONFIG, **more: Any) -> Evaluated:
@@ -627,7 +627,7 @@ def test_a_given_codebook(case: Case, tmp_path: Path, trained: list[int]) -> Non
 
 
 def test_words_need_photos(case: Case, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="the codebook needs photos: give --codebook-images"):
+    with pytest.raises(DatasetError, match="words must be learned from photos of other things"):
         finish(case.test, tmp_path / "run")
     with pytest.raises(SuperfeatError, match="none of the 1 photos could be read"):
         finish(case.test, tmp_path / "run", codebook=[Photo(truncated(tmp_path / "bad.png"), "bad.png")])
@@ -692,7 +692,8 @@ def test_missing_photos_are_refused_with_their_places(case: Case, tmp_path: Path
     with pytest.raises(DatasetError, match=r"2 photos of painted are not there \(db3\.png, q1\.png") as refused:
         finish(test, tmp_path / "run", codebook=case.others)
     assert str(tmp_path / "gone" / "db3.png") in str(refused.value)
-    assert "--allow-missing" in str(refused.value)
+    assert "allow that they are missing" in str(refused.value)
+    assert refused.value.arguments == ("allow_missing",)
     assert not (tmp_path / "run").exists()
     distractors = [*case.distractors, Photo(tmp_path / "gone" / "far.png", "far.png")]
     with pytest.raises(DatasetError, match=r"1 photos of painted are not there \(far\.png"):
@@ -718,7 +719,7 @@ def test_an_unreadable_photo_is_refused_unless_allowed(case: Case, tmp_path: Pat
 def test_an_unreadable_query(config: EvaluateConfig, case: Case, tmp_path: Path) -> None:
     whole = finish(case.test, tmp_path / "whole", config, codebook=case.others)
     test = spoilt(case, tmp_path, queries=[0])
-    with pytest.raises(DatasetError, match=r"1 photos of painted could not be used .*q0\.png.*--allow-missing"):
+    with pytest.raises(DatasetError, match=r"1 photos of painted could not be used .*q0\.png.*allow that they"):
         finish(test, tmp_path / "run", config, codebook=case.others)
     found = finish(test, tmp_path / "run", config, codebook=case.others, allow_missing=True)
     assert found.scores["queries"] == whole.scores["queries"][1:]

@@ -7,7 +7,6 @@ import collections
 import csv
 import dataclasses
 import html.parser
-import importlib
 import json
 import math
 import os
@@ -36,6 +35,7 @@ from superfeat.extraction.extract import extract
 from superfeat.images import normalise, read_image
 from superfeat.index.index import Index
 from superfeat.pages import plots
+from superfeat.pages.reproduction import write_reproduced
 from superfeat.recipes import read_recipe
 from superfeat.settings import as_dict, overlay
 from superfeat.storage.store import as_json, read_json
@@ -91,7 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("reproduce")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SUPERFEAT_CACHE", str(folder / "cache"))
-        patch.setattr(sizes, "read_size", tiny)
+        patch.setattr(catalogue, "read_size", tiny)
         patch.setattr(plots, "DPI", 40)
         patch.setattr(os, "fsync", lambda file: None)
         yield folder
@@ -124,7 +124,7 @@ class Made(NamedTuple):
 def made(place: Path) -> Made:
     output = place / FOLDER
     outcomes: dict[str, Outcome] = {}
-    measure = catalogue.reproduce
+    measure = catalogue.measure
 
     def remember(name: str, with_study: Study) -> Reproduced:
         found = measure(name, with_study)
@@ -132,7 +132,7 @@ def made(place: Path) -> Made:
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalogue, "reproduce", remember)
+        patch.setattr(catalogue, "measure", remember)
         result = run("all", "-o", output, "--workers", "1", "--json")
     assert result.exit_code == 0, result.output
     return Made(output / "mini", json.loads(result.stdout), outcomes, Study(TINY, output / "work-mini", workers=1))
@@ -530,7 +530,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
 
         monkeypatch.setattr(study, name, call)
 
-    for name in ("train", "pretrain", "evaluate"):
+    for name in ("train", "pretrain", "run_protocol"):
         counted(name)
     return counts
 
@@ -550,9 +550,9 @@ AGAIN = (
 def test_nothing_is_made_again(made: Made, calls: collections.Counter[str]) -> None:
     again = Study(TINY, made.study.work, workers=1)
     for name in AGAIN:
-        assert as_json(catalogue.reproduce(name, again).outcome.rows) == as_json(made.outcomes[name].rows)
+        assert as_json(catalogue.measure(name, again).outcome.rows) == as_json(made.outcomes[name].rows)
     assert calls["train"] == calls["pretrain"] == 0
-    assert set(calls) <= {"evaluate", "evaluate: search", "evaluate: end", "train", "pretrain"}
+    assert set(calls) <= {"run_protocol", "run_protocol: search", "run_protocol: end", "train", "pretrain"}
 
 
 def test_tables_share_what_they_have_in_common(made: Made) -> None:
@@ -661,14 +661,14 @@ def test_the_device_is_used(made: Made, module: str, name: str, monkeypatch: pyt
 
     monkeypatch.setattr(f"{module}.extract", note)
     with pytest.raises(Stopped):
-        catalogue.reproduce(name, Study(TINY, made.study.work, workers=1, device="cuda"))
+        catalogue.measure(name, Study(TINY, made.study.work, workers=1, device="cuda"))
     assert devices == ["cuda"]
 
 
 def test_what_has_no_value_is_still_json(made: Made, place: Path) -> None:
     size = dataclasses.replace(TINY, neighbours=(1, 99))
-    found = catalogue.reproduce("figure-redundancy", Study(size, made.study.work, workers=1))
-    importlib.import_module("superfeat.cli.reproduce")._write(found, place / "nan", "superfeat")
+    found = catalogue.measure("figure-redundancy", Study(size, made.study.work, workers=1))
+    write_reproduced(found, place / "nan", "superfeat")
     strictly((place / "nan" / "numbers.json").read_text(encoding="utf-8"))
 
 
@@ -800,7 +800,7 @@ def test_given_weights_are_used_where_they_fit(
         facts = read_json(study.train(how=how).path / "run.json")
         assert facts["weights"] == load_network(given).digest
     for changes in ({"network.lit.templates": 4}, {"network.lit.rounds": 1}, {"network.lit.update": "gru"}):
-        with pytest.raises(SuperfeatError, match="begins with its own pretraining on ImageNet: give --imagenet"):
+        with pytest.raises(SuperfeatError, match="begins with its own pretraining on ImageNet: give its folder"):
             study.train(changes)
     assert calls["pretrain"] == 0
 
@@ -821,7 +821,7 @@ def alone(made: Made, place: Path) -> Path:
 
 def test_weights_without_a_log_of_pretraining(alone: Path, place: Path, made: Made) -> None:
     result = run(WITHOUT_LOG, "--images", made.study.work / "drawn", "--weights", alone, "-o", place / "log")
-    require_error(result, "no log of their pretraining", "leave --weights out")
+    require_error(result, "no log of their pretraining", "leave them out (--weights)")
 
 
 def test_one_that_fails_does_not_cost_the_page(alone: Path, place: Path, made: Made) -> None:
@@ -834,7 +834,7 @@ def test_one_that_fails_does_not_cost_the_page(alone: Path, place: Path, made: M
 def test_the_log_beside_the_weights_is_of_a_training(made: Made) -> None:
     weights = str(trained_with(made) / "last")
     with pytest.raises(SuperfeatError, match="pretraining"):
-        catalogue.reproduce(WITHOUT_LOG, Study(TINY, made.study.work, workers=1, weights=weights))
+        catalogue.measure(WITHOUT_LOG, Study(TINY, made.study.work, workers=1, weights=weights))
 
 
 def test_another_imagenet_is_another_pretraining(place: Path, tree: Path, imagenet: Path) -> None:
@@ -855,7 +855,7 @@ def test_another_imagenet_is_another_pretraining(place: Path, tree: Path, imagen
 def test_the_memory_figure_compares_the_same(paper: dict[str, Any], place: Path, tree: Path, imagenet: Path) -> None:
     size = dataclasses.replace(tiny("paper"), feature_counts=(8,))
     work = place / "paper" / "work-paper"
-    outcome = catalogue.reproduce("figure-memory", Study(size, work, images=tree, imagenet=imagenet, workers=1)).outcome
+    outcome = catalogue.measure("figure-memory", Study(size, work, images=tree, imagenet=imagenet, workers=1)).outcome
     ours, theirs = outcome.panels
     assert theirs.title == "the paper's, ROxford (average)"
     assert "roxford" in ours.title.lower()
@@ -866,7 +866,7 @@ def test_the_memory_figure_compares_the_same(paper: dict[str, Any], place: Path,
 def test_panels_compare_the_same_column(place: Path, tree: Path, imagenet: Path, paper: dict[str, Any]) -> None:
     work = place / "paper" / "work-paper"
     study = Study(tiny("paper"), work, images=tree, imagenet=imagenet, workers=1)
-    for panel in catalogue.reproduce("table-sota", study).outcome.panels:
+    for panel in catalogue.measure("table-sota", study).outcome.panels:
         column = panel.y_label.removeprefix("mAP (%), ")
         assert all(column in one.name for one in panel.series if one.paper)
 

@@ -26,6 +26,7 @@ from fixtures_disk import Disk
 from fixtures_recipe import listen_to_ctrl_c
 from fixtures_service import PHOTOS, WAIT, Served, encoded, error_of, make_index, pattern, serving, state_of
 from superfeat.cli import main
+from superfeat.extraction.extract import extract_image
 from superfeat.index.index import Index
 from superfeat.service import photos as photos_module
 from superfeat.service.limits import Limits, parse_size
@@ -611,6 +612,24 @@ def test_a_box_on_a_photo_that_was_just_seen_does_not_wait(made: Path, monkeypat
         assert other.result(WAIT).status_code == 200
 
 
+def test_an_upload_is_looked_at_once(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bytes] = []
+
+    def counted(network: Any, data: bytes, *arguments: Any, **options: Any) -> Any:
+        looked.append(data)
+        return extract_image(network, data, *arguments, **options)
+
+    monkeypatch.setattr("superfeat.extraction.extract.extract_image", counted)
+    with serving(made, read_only=True) as served:
+        answer = served.search(photo(4)).json()
+        asked = {"query": answer["query"]["query"], "found": answer["hits"][0]["id"]}
+        assert served.client.get("/explain", params=asked).status_code == 200
+        assert served.client.get("/explain/picture", params=asked).status_code == 200
+        assert served.search(query=asked["query"], box="0,0,1,0.9").status_code == 200
+        assert served.search(photo(4)).status_code == 200
+    assert looked.count(photo(4)) == 1
+
+
 def test_reads_go_on_while_a_photo_is_added(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     entered, go = threading.Event(), threading.Event()
     real = served.engine.add
@@ -700,7 +719,7 @@ def run(*arguments: object) -> Result:
         (["{index}", "--host", "no.such.host.invalid"], "is not known"),
         (["{index}", "--max-upload", "much"], "is not a size"),
         (["{index}/nowhere"], "is not an index"),
-        (["{index}", "--port", "{port}"], "choose another --port"),
+        (["{index}", "--port", "{port}"], "choose another port (--port)"),
         (["{index}", "--weights", "nothing-like-this"], "nothing-like-this"),
     ],
 )

@@ -575,7 +575,7 @@ def test_a_rank_that_is_late_leaves_the_log_alone(recipe: Recipe, things: Things
     with (run / "log.jsonl").open("a") as file:
         file.write('{"event": "validation"}\n')
     before = (run / "log.jsonl").read_bytes()
-    late = Trainer(recipe, things.training, things.validation, RunFolder(run), Ranks(1, 2), 1, "cpu")
+    late = Trainer(recipe, things.training, (things.validation,), RunFolder(run), Ranks(1, 2), 1, "cpu")
     assert list(late.begin(None)) == []
     assert (run / "log.jsonl").read_bytes() == before
 
@@ -682,6 +682,19 @@ def test_a_lone_pair_in_the_last_step_is_learned_from(recipe: Recipe, things: Th
     first, last = of("step", tmp_path / "run")
     assert first["negative_matches_any_id"] > 0 == last["negative_matches_any_id"]
     assert last["superfeature"] > 0
+
+
+@pytest.mark.parametrize("losses", [{"superfeature": 0.0}, {}], ids=["decorrelation alone", "both"])
+def test_shared_negatives_in_less_memory(
+    losses: dict[str, float], recipe: Recipe, things: Things, tmp_path: Path
+) -> None:
+    chosen = overlay(one_step(recipe, training__negatives_from="step"), {"losses": losses})
+    finish(chosen, things, tmp_path / "whole")
+    finish(overlay(chosen, {"training.recompute": True}), things, tmp_path / "again")
+    assert losses_of(tmp_path / "again") == losses_of(tmp_path / "whole")
+    assert losses_of(tmp_path / "whole")["decorrelation"] > 0
+    found, expected = parameters_of(tmp_path / "again"), parameters_of(tmp_path / "whole")
+    assert all(torch.allclose(value, expected[name], atol=1e-5) for name, value in found.items())
 
 
 # -- Every setting of the paper's tables
@@ -1020,7 +1033,7 @@ def test_a_photo_that_breaks_while_training(recipe: Recipe, things: Things, tmp_
     whole = {photo.path: photo.path.read_bytes() for photo in own.training.photos}
     for path in whole:
         path.write_bytes(b"no photo")
-    with pytest.raises(DatasetError, match=r"thing\d/\d\.png cannot be read .*go on with --resume"):
+    with pytest.raises(DatasetError, match=r"thing\d/\d\.png cannot be read .*repair it and resume the run"):
         finish(unvalidated(recipe), own, tmp_path / "run", resume=True)
     for path, data in whole.items():
         path.write_bytes(data)

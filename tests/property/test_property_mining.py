@@ -16,6 +16,7 @@ from superfeat.images import Photo
 from superfeat.training.mining import (
     BLOCK,
     as_tuples,
+    count_queries,
     draw_pool,
     draw_queries,
     group_alike,
@@ -208,11 +209,34 @@ def test_queries_are_pairs_and_photos_with_themselves(
     assert found.shape[1] == 2
     made = [query for query, positive in found.tolist() if query == positive]
     pairs = [query for query, positive in found.tolist() if query != positive]
-    assert len(made) == len(set(made)) == min(round(count * synthetic), len(things))
-    assert len(pairs) == len(set(pairs)) == min(count - len(made), found_in.query_count())
+    assert len(made) == len(set(made)) <= len(things)
+    assert len(pairs) == len(set(pairs)) <= found_in.query_count()
+    assert abs(len(made) - synthetic * len(found)) <= 0.5 + 1e-9
+    assert len(found) <= count
     assert (found_in.things[found[:, 0]] == found_in.things[found[:, 1]]).all()
     again = draw_queries(found_in, count, synthetic, balance, np.random.default_rng(seed))
     assert np.array_equal(found, again)
+
+
+@pytest.mark.parametrize(
+    ("count", "synthetic", "real", "made"),
+    [
+        (10, 0.4, 6, 4),  # 12 pairs and 24 photos suffice
+        (20, 0.4, 12, 8),
+        (1000, 0.4, 12, 8),  # 12 pairs are all there are, and 8 is their share
+        (1000, 0.75, 8, 24),  # 24 photos are
+        (1000, 0.0, 12, 0),
+        (1000, 1.0, 0, 24),
+        (0, 0.5, 0, 0),
+    ],
+)
+def test_views_have_their_share_of_an_epoch(count: int, synthetic: float, real: int, made: int) -> None:
+    found_in = training_set([number // 2 for number in range(24)], [(number, number + 1) for number in range(0, 24, 2)])
+    assert count_queries(found_in, count, synthetic) == (real, made)
+    found = draw_queries(found_in, count, synthetic, 0.0, np.random.default_rng(3))
+    views = found[:, 0] == found[:, 1]
+    assert (int((~views).sum()), int(views.sum())) == (real, made)
+    assert len({tuple(row) for row in found.tolist()}) == real + made, "none twice"
 
 
 def test_without_views_the_queries_are_the_drawn_pairs() -> None:
@@ -238,15 +262,15 @@ def test_views_are_spread_over_the_epoch_and_every_photo_is_made_one_of() -> Non
     assert min(photos.values()) > 20  # of 45 on average
 
 
-def test_balance_reaches_the_draw() -> None:
-    """One thing with many pairs, one with one: balanced, either is as likely."""
-    found_in = training_set([0] * 20 + [1] * 2, [(0, other) for other in range(1, 20)] + [(20, 21)])
+@pytest.mark.parametrize("pairs", [[(0, other) for other in range(1, 20)] + [(20, 21)], None], ids=["given", "any"])
+def test_balance_reaches_the_draw(pairs: list[tuple[int, int]] | None) -> None:
+    """One thing with many pairs (or photos), one with one (or two): balanced, either is as likely."""
+    found_in = training_set([0] * 20 + [1] * 2, pairs)
     rare = {}
     for balance in (0.0, 1.0):
         random = np.random.default_rng(1)
-        drawn = [draw_queries(found_in, 1, 0.0, balance, random)[0, 0] for _ in range(400)]
-        rare[balance] = drawn.count(20)
-    assert rare[0.0] < 50 < 150 < rare[1.0] < 250
+        rare[balance] = sum(draw_queries(found_in, 1, 0.0, balance, random)[0, 0] >= 20 for _ in range(400))
+    assert rare[0.0] < 70 < 150 < rare[1.0] < 250
 
 
 # --- Groups of pairs that are alike -----------------------------------------------------------------------------------

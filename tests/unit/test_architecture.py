@@ -1,6 +1,7 @@
 """The order of the modules: imports point one way, importing does nothing, the public surface stays small."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -134,6 +135,17 @@ def test_the_public_surface() -> None:
     assert set(superfeat.__all__) <= set(dir(superfeat))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         superfeat.nothing  # noqa: B018
+
+
+def test_errors_of_the_library_do_not_speak_of_flags() -> None:
+    """They name arguments; the command line adds the options that these are."""
+    for path in MODULES:
+        if room_of(dotted(path)) == "cli":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise):
+                texts = [str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)]
+                assert not [text for text in texts if re.search(r"(^|\W)--[a-z]", text)], dotted(path)
 
 
 def test_nothing_writes_pickles() -> None:

@@ -1,23 +1,30 @@
 """The engine: photos, names and boxes as queries; where a match lies; what it keeps in memory; what it adds."""
 
+import collections
 import dataclasses
 import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from fixtures_recipe import noise
+from fixtures_service import calibrate
 from superfeat import engine as engine_module
 from superfeat.config import ExtractConfig
-from superfeat.engine import Engine, within
+from superfeat.engine import Engine, photo_key, within
 from superfeat.errors import ImageError, SuperfeatError
-from superfeat.extraction.extract import extract
+from superfeat.extraction.extract import extract, extract_image
 from superfeat.images import list_photos
 from superfeat.index.build import add_photos, vanished
 from superfeat.index.codebook import train_codebook
 from superfeat.index.index import Index
+from superfeat.index.nearest import nearest
 from superfeat.settings import as_dict
 from superfeat.storage.store import as_json
 from superfeat.weights import Network, save_network
@@ -94,9 +101,102 @@ def test_a_box_extracts_nothing_again(engine: Engine, photos: Path, monkeypatch:
 
 def test_only_the_last_photos_stay_in_memory(engine: Engine, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "KEPT_PHOTOS", 2)
+    engine = Engine(engine.index, workers=1)
+    keys = [photo_key((photos / f"p{number}.png").read_bytes()) for number in range(4)]
     for number in range(4):
         engine.features(photos / f"p{number}.png")
-    assert len(engine._kept) == 2
+    assert [engine.seen(key) is not None for key in keys] == [False, False, True, True]
+
+
+class Counted:
+    """A function that counts its calls by what `key` makes of their arguments."""
+
+    def __init__(self, function: Callable[..., Any], key: Callable[..., Any] = lambda *_: None) -> None:
+        self.calls: collections.Counter[Any] = collections.Counter()
+        self._function, self._key = function, key
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        self.calls[self._key(*arguments)] += 1
+        return self._function(*arguments, **options)
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """How often each photo, by its bytes, was looked at."""
+    counted = Counted(extract_image, lambda _, data, *__: data)
+    monkeypatch.setattr("superfeat.extraction.extract.extract_image", counted)
+    return counted
+
+
+@pytest.fixture
+def assigned(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """How often features were assigned to words."""
+    counted = Counted(nearest)
+    monkeypatch.setattr("superfeat.index.codebook.nearest", counted)
+    return counted
+
+
+def test_search_probability_and_explanation_look_at_an_upload_once(
+    engine: Engine, tmp_path: Path, looked: Counted
+) -> None:
+    calibrate(engine.index)
+    draw(tmp_path / "upload.png", 77)
+    upload = (tmp_path / "upload.png").read_bytes()
+    best = engine.search(upload).hits[0]
+    assert best.probability is not None
+    assert engine.explain(upload, best.name).score == pytest.approx(best.score, rel=1e-12)
+    assert engine.search(tmp_path / "upload.png", box=(0, 0, 0.9, 1)).hits
+    assert engine.explain(upload, best.name, box=(0, 0, 0.9, 1)).regions
+    found = engine.path_of(best.name).read_bytes()
+    assert looked.calls == {upload: 1, found: 1}
+
+
+def test_many_who_ask_at_once_look_once(engine: Engine, photos: Path, looked: Counted) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(engine.features, [photos / f"p{number % 2}.png" for number in range(16)]))
+    assert set(looked.calls.values()) == {1}
+    assert {id(one) for one in found} == {id(found[0]), id(found[1])}
+
+
+def test_a_photo_in_memory_does_not_wait_for_the_network(
+    engine: Engine, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = engine.features(photos / "p1.png")
+    entered, go = threading.Event(), threading.Event()
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        entered.set()
+        assert go.wait(60)
+        return extract_image(*arguments, **options)
+
+    monkeypatch.setattr("superfeat.extraction.extract.extract_image", slow)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(engine.features, photos / "p2.png")
+        assert entered.wait(60)
+        assert engine.features(photos / "p1.png") is first
+        assert engine.search(photos / "p1.png").hits
+        go.set()
+        assert len(other.result(60)) > 0
+
+
+def test_features_are_assigned_once_when_a_photo_is_added(engine: Engine, photos: Path, assigned: Counted) -> None:
+    for number in range(3):
+        draw(photos / f"new{number}.png", 20 + number)
+        assert engine.add(f"new{number}.png", photos / f"new{number}.png").outcome == "new"
+        assert assigned.calls.total() == number + 1
+    draw(photos / "new0.png", 30)
+    assert engine.add("new0.png", photos / "new0.png").outcome == "replaced"
+    assert assigned.calls.total() == 4
+    assert all(hit.region is not None for hit in engine.search("new0.png", top=8).hits if hit.score > 0)
+
+
+def test_features_are_assigned_twice_in_an_explanation(engine: Engine, photos: Path, assigned: Counted) -> None:
+    engine.search(photos / "p1.png")
+    assert assigned.calls.total() == 1
+    engine.explain(photos / "p1.png", "p4.png")
+    assert assigned.calls.total() == 1 + 2
+    engine.explain("p1.png", "p4.png")
+    assert assigned.calls.total() == 1 + 2 + 2
 
 
 def test_a_hit_says_where_the_match_lies(engine: Engine, photos: Path) -> None:

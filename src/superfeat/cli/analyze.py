@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from superfeat.cli.terminal import SHOWN, Follow, json_option, print_result, weights_option, workers_option
+from superfeat.cli.terminal import SHOWN, Follow, Group, json_option, print_result, weights_option, workers_option
 from superfeat.config import PROFILES, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.settings import overlay, parse_assignment
@@ -68,7 +68,7 @@ def counts_option(kind: str, help_text: str) -> Callable[[Command], Command]:
     return click.option("--counts", callback=_numbers, default=default, show_default=True, help=help_text)
 
 
-@click.group()
+@click.group(cls=Group)
 def analyze() -> None:
     """Look into a network: what it attends to, how alike its features are, where they come from.
 

@@ -1,6 +1,6 @@
 """superfeat evaluate: a number, with everything it depends on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,16 +8,12 @@ import click
 
 from superfeat.cli.analyze import followed
 from superfeat.cli.terminal import Follow, json_option, print_result, weights_option, workers_option
-from superfeat.config import DEFAULT_PROFILE, PROFILES, EvaluateConfig, ExtractConfig
+from superfeat.config import DEFAULT_PROFILE, PROFILES
 from superfeat.errors import SuperfeatError
-from superfeat.settings import as_dict, overlay, parse_assignment
+from superfeat.settings import parse_assignment
 
 if TYPE_CHECKING:
-    from superfeat.datasets.retrieval_set import RetrievalSet
-    from superfeat.evaluation.run import Evaluated
-    from superfeat.images import Photo
-    from superfeat.index.codebook import Codebook
-    from superfeat.weights import Network
+    from superfeat.evaluation.evaluate import Measured
 
 PATH = click.Path(path_type=Path)
 ANALYSED = 8  # photos
@@ -85,107 +81,47 @@ def evaluate(
         return
     if dataset is None or output is None:
         raise click.UsageError("give a DATASET and --output; or --compare A B")
-    from superfeat.datasets.benchmarks import read_benchmark
-    from superfeat.evaluation.run import evaluate as run_evaluation
+    from superfeat.evaluation.evaluate import evaluate as run_evaluation
     from superfeat.extraction.extract import keep_memory
-    from superfeat.weights import carried_codebook, load_network
 
     keep_memory()
-    test = read_benchmark(dataset, images)
-    if codebook is None and not codebook_images:
-        codebook = carried_codebook(weights)
-        profile = profile or (None if codebook is None else DEFAULT_PROFILE)
-    config = _config(profile or "paper", assignments, test)
-    follow, network = Follow(), load_network(weights)
-    steps = run_evaluation(
-        network,
-        test,
+    follow = Follow()
+    work = run_evaluation(
+        dataset,
         output,
-        config,
-        codebook=_words(codebook, codebook_images, config),
-        distractors=_distractors(distractors),
+        images=images,
+        weights=weights,
+        profile=profile,
+        settings=dict(parse_assignment(text) for text in assignments),
+        codebook=codebook,
+        codebook_images=codebook_images,
+        distractors=distractors,
         features=features,
         allow_missing=allow_missing,
         workers=workers,
         device=device,
         on_round=lambda at: follow(f"codebook: k-means, round {at.number} of {at.rounds}:", at.done, at.points),
     )
-    found = _last(steps, follow)
+    for step in work:
+        follow(DOING[step.stage], step.done, step.total)
+    follow.end()
+    found = work.result()
     if analyses:
-        photos = [query.photo.path for query in test.queries[:analyses]]
-        _analyse(output, network, photos, config, workers=workers, device=device)
-    report = _write_report(output)
-    result = {"run": str(output), "report": report, **_summary(found), "card": found.card}
+        _look_inside(found, analyses, workers, device)
+    result = {"run": str(output), "report": _write_report(output), **_summary(found), "card": found.card}
     print_result(result, as_json, _report)
 
 
-def _config(profile: str, assignments: Iterable[str], test: "RetrievalSet") -> EvaluateConfig:
-    """Published images are read as stored, as their boxes are; photos of a folder are turned upright."""
-    settings = overlay(EvaluateConfig(), {"extract": as_dict(PROFILES[profile])})
-    settings = overlay(settings, {"extract.upright": not test.as_stored})
-    return overlay(settings, dict(parse_assignment(text) for text in assignments))
-
-
-def _words(codebook: Path | None, photos: Sequence[str], config: EvaluateConfig) -> "Codebook | Sequence[Photo]":
-    if config.method == "pooled":
-        return ()
-    if codebook is not None:
-        from superfeat.index.codebook import Codebook
-
-        return Codebook.open(codebook)
-    if not photos:
-        raise SuperfeatError(
-            "these weights bring no codebook, and words must be learned from photos of other things: give "
-            "--codebook-images, or --codebook, one that is made"
-        )
-    from superfeat.images import list_photos
-
-    return list_photos(photos).photos
-
-
-def _distractors(folder: Path | None) -> "Sequence[Photo]":
-    if folder is None:
-        return ()
-    from superfeat.datasets.revisited import DISTRACTORS, places, read_distractors
-    from superfeat.images import list_photos
-
-    if any((place / f"{DISTRACTORS}.txt").is_file() for place in places(folder, DISTRACTORS)):
-        return read_distractors(folder)
-    return list_photos([folder]).photos
-
-
-def _last(steps: "Iterator[Any]", follow: Follow) -> "Evaluated":
-    """Shows how far a run is, and returns what came out."""
-    from superfeat.evaluation.run import Evaluated
-
-    for step in steps:
-        if isinstance(step, Evaluated):
-            follow.end()
-            return step
-        follow(DOING[step.stage], step.done, step.total)
-    raise AssertionError("a run ends with its scores")
-
-
-def _analyse(output: Path, network: "Network", photos: Iterable[Path], config: EvaluateConfig, **how: Any) -> None:
-    """What `superfeat analyze` shows of the queries' photos, for the report; what cannot be made is left out.
-
-    `how` is what changes no result: workers, device.
-    """
-    from superfeat.images import list_photos
+def _look_inside(found: "Measured", photos: int, workers: int | None, device: str) -> None:
+    """What the report shows of the network and the queries' photos; what cannot be made is left out."""
     from superfeat.pages.analysis import write_analysis
-    from superfeat.studies.analyse import analyse
+    from superfeat.studies.queries import analyse_queries, query_kinds
 
-    folder, run = output / "analyses", config.extract
-    extract = ExtractConfig(run.features_per_image, max_side=run.max_side, scales=run.scales, upright=run.upright)
-    kinds = ["redundancy", "scales"]
-    kinds += ["words"] if config.method == "asmk" else []
-    kinds += ["attention", "correlation"] if network.config.lit is not None else []
-    for kind in kinds:
+    folder = found.run / "analyses"
+    for kind in query_kinds(found):
         if not (folder / f"{kind}.png").is_file():
-            codebook = output / "index" / "codebook" if kind == "words" else None
             try:
-                listed = list_photos(list(dict.fromkeys(photos))).photos
-                work = analyse(kind, network, listed, config=extract, codebook=codebook, **how)
+                work = analyse_queries(kind, found, photos, workers=workers, device=device)
                 write_analysis(followed(work), folder)
             except SuperfeatError as error:
                 click.echo(f"note: no analysis of {kind}: {error}", err=True)
@@ -203,7 +139,7 @@ def _write_report(output: Path) -> str | None:
         return None
 
 
-def _summary(found: "Evaluated") -> dict[str, Any]:
+def _summary(found: "Measured") -> dict[str, Any]:
     grades = {
         grade: {key: values[key] for key in ("map", "mp", "recall", "queries")}
         for grade, values in found.scores["grades"].items()

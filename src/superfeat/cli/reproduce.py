@@ -1,14 +1,9 @@
 """superfeat reproduce: the paper's tables and figures, measured again."""
 
-import csv
-import html
-import io
-import json
-import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,9 +12,17 @@ from superfeat.cli.terminal import Follow, json_option, print_result, workers_op
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
-    from superfeat.studies.reproduce.catalogue import Reproduced
+    from superfeat.studies.reproduce.catalogue import Failed, Reproduced
 
 PATH = click.Path(path_type=Path)
+
+
+class Sources(NamedTuple):
+    """What the command was given to work with, by the names of its options."""
+
+    images: Path | None
+    imagenet: Path | None
+    weights: str | None
 
 
 @click.command()
@@ -54,104 +57,58 @@ def reproduce(
 
     `--size mini` takes minutes on drawn landmarks (or your photos); `--size paper` is the real recipe and data.
     """
-    from superfeat.studies.reproduce.catalogue import choose
-
     if list_names:
         print_result(_catalogue(), as_json, _list)
         return
-    chosen = choose(names)
-    if not chosen or output is None:
+    if not names or output is None:
         raise click.UsageError("give NAMES (or 'all') and --output; --list names them")
     from superfeat.extraction.extract import keep_memory
-    from superfeat.studies.reproduce.catalogue import reproduce as measure
-    from superfeat.studies.reproduce.sizes import read_size
-    from superfeat.studies.reproduce.study import Study
+    from superfeat.pages.reproduction import write_reproduced, write_reproduction_page
+    from superfeat.studies.reproduce.catalogue import Failed
 
     keep_memory()
-    follow = Follow()
-    sources = {"images": images, "imagenet": imagenet, "weights": weights}
-    how = {"workers": workers, "device": device, "on_progress": follow}
-    study = Study(read_size(size), output / f"work-{size}", **sources, **how)  # type: ignore[arg-type]
-    made, failed = [], {}
-    for name in chosen:
-        try:
-            found = measure(name, study)
-        except SuperfeatError as error:
-            failed[name] = str(error)
+    sources = Sources(images, imagenet, weights)
+    made, failed = [], []
+    for found in _measured(names, size, sources, output, workers=workers, device=device):
+        if isinstance(found, Failed):
+            failed.append(found)
             continue
-        finally:
-            follow.end()
-        made.append(_write(found, output / size / name, _command(name, size, images, imagenet, weights, output)))
-        _write_page(output / size)
+        folder = output / size / found.name
+        record = write_reproduced(found, folder, _command(found.name, size, sources, output))
+        made.append({**record, "folder": str(folder)})
+        write_reproduction_page(output / size)
         if not as_json:
             click.echo("\n".join(_lines(made[-1])))
-    print_result({"output": str(output / size), "made": made, "failed": failed}, as_json, _end)
+    reasons = {one.name: str(one.error) for one in failed}
+    print_result({"output": str(output / size), "made": made, "failed": reasons}, as_json, _end)
     if failed:
-        raise SuperfeatError("; ".join(f"{name} failed: {reason}" for name, reason in failed.items()))
+        raise SuperfeatError(
+            "; ".join(f"{name} failed: {reason}" for name, reason in reasons.items()),
+            arguments=list(dict.fromkeys(argument for one in failed for argument in one.error.arguments)),
+        )
 
 
-def _command(
-    name: str, size: str, images: Path | None, imagenet: Path | None, weights: str | None, output: Path
-) -> str:
-    given = {"--images": images, "--imagenet": imagenet, "--weights": weights, "--output": output}
+def _measured(
+    names: Sequence[str], size: str, sources: Sources, output: Path, **how: Any
+) -> "Iterator[Reproduced | Failed]":
+    """Each table or figure as it is done; shows how far it is. `how` is what changes no result: workers, device."""
+    from superfeat.studies.reproduce.catalogue import reproduce as measure
+
+    follow = Follow()
+    work = measure(names, output / f"work-{size}", size=size, on_progress=follow, **sources._asdict(), **how)
+    try:
+        for found in work:
+            follow.end()
+            yield found
+    finally:
+        follow.end()
+
+
+def _command(name: str, size: str, sources: Sources, output: Path) -> str:
+    given = {**sources._asdict(), "output": output}
     parts = ["superfeat", "reproduce", name, "--size", size]
-    parts += [text for option, value in given.items() if value is not None for text in (option, str(value))]
+    parts += [text for option, value in given.items() if value is not None for text in (f"--{option}", str(value))]
     return shlex.join(parts)
-
-
-def _write(found: "Reproduced", folder: Path, command: str) -> dict[str, Any]:
-    """numbers.json, numbers.csv and picture.png; the paper's values stand beside ours."""
-    from superfeat.storage.store import write_file, write_json
-
-    folder.mkdir(parents=True, exist_ok=True)
-    outcome = found.outcome
-    record = {
-        "name": found.name,
-        "title": found.paper["title"],
-        "command": command,
-        "claim": found.paper["claim"],
-        "finding": outcome.finding,
-        "agrees": bool(outcome.agrees),
-        "seconds": round(found.seconds, 1),
-        "ours": {"columns": list(outcome.columns), "rows": [list(row) for row in outcome.rows]},
-        "paper": found.paper,
-    }
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["source", *outcome.columns])
-    writer.writerows(["ours", *row] for row in outcome.rows)
-    if "columns" in found.paper:
-        writer.writerow(["source", *found.paper["columns"]])
-        writer.writerows(["paper", *row] for row in found.paper["rows"])
-    record = _without_nan(json.loads(json.dumps(record)))
-    write_json(folder / "numbers.json", record)
-    write_file(folder / "numbers.csv", text.getvalue().encode())
-    _draw(found, folder / "picture.png")
-    return {**record, "folder": str(folder)}
-
-
-def _without_nan(value: Any) -> Any:
-    """Not-a-number as null: JSON has no other way to say it."""
-    if isinstance(value, dict):
-        return {key: _without_nan(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _draw(found: "Reproduced", path: Path) -> None:
-    from superfeat.pages.plots import draw_bars, draw_curves, draw_matrices, draw_photos
-
-    outcome = found.outcome
-    if outcome.photos:
-        rows, columns = outcome.photo_titles
-        draw_photos(outcome.photos, path, row_titles=rows, column_titles=columns, note=outcome.finding)
-    elif outcome.matrices:
-        draw_matrices(outcome.matrices, path, note=outcome.finding)
-    elif outcome.bars:
-        draw_bars(outcome.panels, path)
-    else:
-        draw_curves(outcome.panels, path)
 
 
 def _lines(record: Mapping[str, Any]) -> Iterable[str]:
@@ -159,27 +116,6 @@ def _lines(record: Mapping[str, Any]) -> Iterable[str]:
     yield f"  the paper: {record['claim']}"
     yield f"  here: {record['finding']} ({'as' if record['agrees'] else 'not as'} in the paper)"
     yield f"  {record['folder']}/picture.png"
-
-
-def _write_page(folder: Path) -> None:
-    """A page with all pictures that are there, what the paper says and what was found."""
-    from superfeat.pages.templates import template
-    from superfeat.storage.store import read_json, write_file
-    from superfeat.studies.reproduce.catalogue import NAMES
-
-    parts = []
-    for record in (read_json(file) for name in NAMES if (file := folder / name / "numbers.json").is_file()):
-        verdict = "As in the paper" if record["agrees"] else "Not as in the paper"
-        title, claim, finding, command, name = (
-            html.escape(str(record[key])) for key in ("title", "claim", "finding", "command", "name")
-        )
-        parts.append(
-            f'<section id="{name}"><h2>{name}: {title}</h2><p><b>The paper:</b> {claim}.</p>'
-            f'<p><b>Here:</b> {finding}. <span class="{"yes" if record["agrees"] else "no"}">{verdict}.</span></p>'
-            f'<img src="{name}/picture.png" alt="{title}: {finding}"><p><code>{command}</code> · <a '
-            f'href="{name}/numbers.csv">numbers.csv</a> · <a href="{name}/numbers.json">numbers.json</a></p></section>'
-        )
-    write_file(folder / "index.html", template("reproduction.html").replace("PARTS", "\n".join(parts)).encode())
 
 
 def _end(result: Mapping[str, Any]) -> Iterable[str]:

@@ -15,23 +15,39 @@ from superfeat.errors import SuperfeatError
 REPORT_EVERY = 10.0  # seconds between progress lines when stderr is not a terminal
 SHOWN = 5  # how many skipped photos are named on the terminal; --json has them all
 
+SETTINGS = "assignments"  # the parameter of --set NAME=VALUE
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Group(click.Group):
-    """One line per error, exit 1; a traceback with --debug."""
+    """Verbs, also those below a verb: one line per error, exit 1; a traceback with --debug."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except SuperfeatError as error:
-            if ctx.params.get("debug"):
+            if ctx.find_root().params.get("debug"):
                 raise
-            click.echo(f"superfeat: {error}", err=True)
+            click.echo(f"superfeat: {error}{self._options(ctx, error.arguments)}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("\nsuperfeat: stopped; what is finished is kept, run the same command to go on", err=True)
             ctx.exit(130)
+
+    def _options(self, ctx: click.Context, arguments: Iterable[str]) -> str:
+        """What the verb calls the arguments that would help; nothing for those that it does not take."""
+        verb = self.commands.get(ctx.invoked_subcommand or "")
+        options = [one for one in verb.params if isinstance(one, click.Option)] if verb is not None else []
+        flags = {str(option.name): max(option.opts, key=len) for option in options}
+        found = []
+        for argument in arguments:
+            name, _, value = argument.partition("=")
+            if "." in name and SETTINGS in flags:
+                found.append(f"{flags[SETTINGS]} {argument}")
+            elif name in flags:
+                found.append(f"{flags[name]} {value}".rstrip())
+        return f" ({', '.join(found)})" if found else ""
 
 
 def json_option(command: Command) -> Command:

@@ -63,9 +63,17 @@ def run_options(command: Command) -> Command:
     "--pairs", type=PATH, help="CSV with the columns query and positive. [default: pairs.csv beside the photos]"
 )
 @click.option(
-    "--validation", type=PATH, help="Folder of other things, or a .json of queries. [default: things held out]"
+    "--validation",
+    type=PATH,
+    multiple=True,
+    help="Folder of other things, or a .json of queries; several sets: several times. [default: things held out]",
 )
-@click.option("--validation-images", type=PATH, help="What the paths in the .json are below.")
+@click.option(
+    "--validation-images",
+    type=PATH,
+    multiple=True,
+    help="What the paths in the .json are below: one folder for all sets, or one for each.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would happen, how long and in how much memory, and stop.")
 def train(
     recipe: str,
@@ -80,8 +88,8 @@ def train(
     workers: int | None,
     as_json: bool,
     pairs: Path | None,
-    validation: Path | None,
-    validation_images: Path | None,
+    validation: tuple[Path, ...],
+    validation_images: tuple[Path, ...],
     dry_run: bool,
 ) -> None:
     """Train a network by RECIPE: a name (fire-folder, fire-sfm120k, how-sfm120k, drawn-mini) or a TOML file.
@@ -99,17 +107,17 @@ def train(
     threads = workers or default_workers()
     with tempfile.TemporaryDirectory() if dry_run else contextlib.nullcontext(f"{output}-drawn") as drawn:
         whole, sources = _read_photos(settings, sources, Path(drawn), skip_unreadable, threads)
-        training_set, test = split_validation(settings, whole, sources)
-        if test is not None and sources.validation is not None:
-            require_readable(_unreadable(test.photos, threads))
+        training_set, tests = split_validation(settings, whole, sources)
+        if sources.validation:
+            require_readable([bad for test in tests for bad in _unreadable(test.photos, threads)])
         if dry_run:
-            print_result(plan_training(settings, training_set, test, threads), as_json, tree)
+            print_result(plan_training(settings, training_set, tests, threads), as_json, tree)
             return
     require_room(settings, output)
     _tell(training_set.notes)
     with _ctrl_c() as stop:
         events = run_training(
-            settings, training_set, output, validation=test, resume=resume, workers=workers, device=device, stop=stop
+            settings, training_set, output, validation=tests, resume=resume, workers=workers, device=device, stop=stop
         )
         last = _follow(events, as_json)
     if _first_rank():
@@ -264,7 +272,8 @@ def _follow(events: "Iterable[Event]", as_json: bool) -> "Event":
 def _line(event: "Event") -> str:
     facts = event.facts
     if event.stage == "validation":
-        return f"epoch {event.done}: mAP {facts['map']:.2f} ({facts['queries']} queries, {facts['images']} images)"
+        line = f"epoch {event.done}: mAP {facts['map']:.2f} ({facts['queries']} queries, {facts['images']} images)"
+        return line + "".join(f"; {name} {_figures(one)}" for name, one in facts.get("sets", {}).items())
     if "top1" in facts:
         return f"epoch {event.done} of {event.total}: top-1 {facts['top1']:.1f} %, top-5 {facts['top5']:.1f} %"
     line = f"epoch {event.done} of {event.total}: loss {facts['loss']:.4f}"
@@ -272,6 +281,12 @@ def _line(event: "Event") -> str:
         line += f", {facts['matches']:.1f} matches, match ratio {facts['match_ratio']:.2f}"
         line += f" ({facts['match_ratio_any_id']:.2f} without IDs), attention correlation {facts['correlation']:.3f}"
     return line
+
+
+def _figures(one: Mapping[str, Any]) -> str:
+    """Of one validation set among several."""
+    hard = f" (Hard {one['map_hard']:.2f})" if "map_hard" in one else ""
+    return f"{one['map']:.2f}{hard}"
 
 
 def _tell(notes: Iterable[str]) -> None:

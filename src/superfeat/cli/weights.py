@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import Progress, json_option, print_result, tree, workers_option
+from superfeat.cli.terminal import Group, Progress, json_option, print_result, tree, workers_option
 from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from superfeat.weights import Network
 
 
-@click.group()
+@click.group(cls=Group)
 def weights() -> None:
     """Look at, convert, bring and finish networks."""
 

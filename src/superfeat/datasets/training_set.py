@@ -57,17 +57,20 @@ class TrainingSet:
         """At most `count` random rows (query, positive), none twice.
 
         Without given pairs no query is drawn twice, and its positive is a random other image of its thing. With
-        `balance` given pairs of things that have many are less likely: with 1, every thing is as likely as any other.
+        `balance` pairs, or queries, of things that have many are less likely: with 1, every thing is as likely as any
+        other.
         """
         count = min(count, self.query_count())
+        asked = self._queries()
+        likely = None
+        if balance and count:
+            _, number, sizes = np.unique(self.things[asked], return_inverse=True, return_counts=True)
+            weights = sizes[number] ** -balance
+            likely = weights / weights.sum()
+        chosen = random.choice(len(asked), count, replace=False, p=likely)
         if self.pairs is not None:
-            likely = None
-            if balance and count:
-                _, number, sizes = np.unique(self.things[self.pairs[:, 0]], return_inverse=True, return_counts=True)
-                weights = sizes[number] ** -balance
-                likely = weights / weights.sum()
-            return self.pairs[random.choice(len(self.pairs), count, replace=False, p=likely)]
-        queries = random.choice(np.flatnonzero(self._has_mate()), count, replace=False)
+            return self.pairs[chosen]
+        queries = asked[chosen]
         by_thing = np.argsort(self.things, kind="stable")
         _, number, sizes = np.unique(self.things, return_inverse=True, return_counts=True)
         starts = np.cumsum(sizes) - sizes
@@ -99,7 +102,7 @@ class TrainingSet:
             raise DatasetError(f"cannot hold out {fraction} of the things: give a fraction from 0 to below 1")
         if fraction == 0:
             return self, self.subset(())
-        eligible = self._things_to_query()
+        eligible = self.things_to_query()
         if len(eligible) < 2:
             raise DatasetError(
                 f"cannot hold out things for validation: {_counted(len(eligible), 'thing')} can be queried, "
@@ -109,8 +112,8 @@ class TrainingSet:
         held = sorted(eligible, key=self._order_by(seed))[:count]
         return self.subset(np.setdiff1d(self.things, held).tolist()), self.subset(held)
 
-    def require_trainable(self, negatives: int) -> None:
-        """Raises DatasetError, with the next step, where no tuple of query, positive and negatives can be made."""
+    def require_pairs(self) -> None:
+        """Raises DatasetError, with the next step, where no query has a positive."""
         if not self.photos:
             raise DatasetError("there are no photos to train on: give a folder with one sub-folder of photos per thing")
         if self.query_count() == 0 and self.pairs is not None:
@@ -120,14 +123,20 @@ class TrainingSet:
                 f"no thing has two images, so no query has a positive ({_counted(len(self.photos), 'photo')}): "
                 "add a second photo of each thing"
             )
+
+    def require_negatives(self, negatives: int) -> None:
+        """Raises DatasetError, with the next step, where there are too few things for a query's negatives."""
         count = len(np.unique(self.things))
         if count < negatives + 1:
-            lower = f", or --set training.negatives={count - 1}" if count > 1 else ""
+            lower = f", or set training.negatives to {count - 1}" if count > 1 else ""
             wanted = "a negative of another thing"
             if negatives > 1:
                 wanted = f"{negatives} negatives of {negatives} different other things"
             there = "is only 1 thing" if count == 1 else f"are only {count} things"
-            raise DatasetError(f"each query needs {wanted}, but there {there}: add things{lower}")
+            raise DatasetError(
+                f"each query needs {wanted}, but there {there}: add things{lower}",
+                arguments=[f"training.negatives={count - 1}"] if lower else [],
+            )
 
     def _has_mate(self) -> np.ndarray:
         """For each image, whether there is another one of its thing."""
@@ -135,9 +144,13 @@ class TrainingSet:
         mates: np.ndarray = sizes[number] > 1
         return mates
 
-    def _things_to_query(self) -> list[int]:
-        images = np.flatnonzero(self._has_mate()) if self.pairs is None else self.pairs[:, 0]
-        things: list[int] = np.unique(self.things[images]).tolist()
+    def _queries(self) -> np.ndarray:
+        """The image of each query: of each given pair, or each that has a mate."""
+        return np.flatnonzero(self._has_mate()) if self.pairs is None else self.pairs[:, 0]
+
+    def things_to_query(self) -> list[int]:
+        """The things that a query can show: those with a positive."""
+        things: list[int] = np.unique(self.things[self._queries()]).tolist()
         return things
 
     def _order_by(self, seed: int) -> Callable[[int], tuple[bytes, tuple[str, str]]]:

@@ -19,15 +19,12 @@ from superfeat.evaluation.card import VERSION as CARD_VERSION
 from superfeat.evaluation.card import in_words, make_card
 from superfeat.evaluation.judge import Answer, judge, shortened
 from superfeat.evaluation.rankings import RankingsWriter
+from superfeat.evaluation.searching import Names, distractor_names, names_in, renamed
 from superfeat.evaluation.stages import (
-    Names,
     Step,
     build_index,
-    distractor_names,
     extract_set,
     learn_codebook,
-    names_in,
-    renamed,
     search_index,
     search_pooled,
 )
@@ -63,7 +60,7 @@ class Evaluated:
     scores: dict[str, Any]
 
 
-def evaluate(
+def run_protocol(
     network: Network,
     test: RetrievalSet,
     output: str | Path,
@@ -85,7 +82,10 @@ def evaluate(
     """
     _require_files(test, distractors, allow_missing)
     if config.method == "asmk" and not isinstance(codebook, Codebook) and not codebook:
-        raise DatasetError("the codebook needs photos: give --codebook-images, photos of other things, or --codebook")
+        raise DatasetError(
+            "words must be learned from photos of other things: give some, or a codebook that is made",
+            arguments=["codebook_images", "codebook"],
+        )
     run = _Run(Path(output), workers, device, on_round)
     with run.writing(_facts(network, test, distractors, config)):
         if features is None:
@@ -278,7 +278,8 @@ def _require_files(test: RetrievalSet, distractors: Sequence[Photo], allow_missi
         example = next(photo.path for photo in photos if photo.name == names[0])
         raise DatasetError(
             f"{len(names)} photos of {test.name} are not there ({listed(names)}; the first belongs at {example}): "
-            "bring them, or add --allow-missing, which counts them as not found and says so on the card"
+            "bring them, or allow that they are missing, which counts them as not found and says so on the card",
+            arguments=["allow_missing"],
         )
 
 
@@ -291,8 +292,9 @@ def _unread(store: FeatureStore, names: Names, test: RetrievalSet, allow_missing
         first = next(iter(lost))
         raise DatasetError(
             f"{len(lost)} photos of {test.name} could not be used (the first is {lost[first].path}: "
-            f"{reasons.get(first) or f'not in {store.path}'}): repair them, or add --allow-missing, which counts them "
-            "as not found, leaves out queries among them, and says so on the card"
+            f"{reasons.get(first) or f'not in {store.path}'}): repair them, or allow that they are missing, which "
+            "counts them as not found, leaves out queries among them, and says so on the card",
+            arguments=["allow_missing"],
         )
     return list(dict.fromkeys(photo.name for photo in lost.values()))
 

@@ -13,12 +13,12 @@ from jaxtyping import Float32, Float64
 
 from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
-from superfeat.errors import DatasetError, StoreError
+from superfeat.errors import StoreError
 from superfeat.evaluation.judge import Answer, answer, grades_of
+from superfeat.evaluation.searching import Names, distractor_names, own_names, renamed, search_set, stored_queries
 from superfeat.extraction.extract import extract_to, pool_to
 from superfeat.extraction.folder import FeatureStore, photo_stamp
-from superfeat.features import Features
-from superfeat.images import Box, Photo, Skipped
+from superfeat.images import Photo, Skipped
 from superfeat.index.build import add_features, add_photos, feature_facts
 from superfeat.index.codebook import Codebook, Round, train_codebook, words_for
 from superfeat.index.index import Index
@@ -37,56 +37,6 @@ class Step(NamedTuple):
     stage: str
     done: int
     total: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Names:
-    """Under which names the features of the database and of the queries are kept."""
-
-    database: list[str]
-    queries: list[str]
-
-    def photos(self, test: RetrievalSet) -> dict[str, Photo]:
-        """All photos that are needed, by these names; a query that is a database photo is not needed twice."""
-        found = dict(zip(self.database, test.photos, strict=True))
-        for name, query in zip(self.queries, test.queries, strict=True):
-            found.setdefault(name, query.photo)
-        return found
-
-
-def own_names(test: RetrievalSet) -> Names:
-    """Names that no two photos share, whatever the set calls them."""
-    database = [f"{number} {photo.name}" for number, photo in enumerate(test.photos)]
-    looks: dict[tuple[Path, Box | None], str] = {}
-    for photo, name in zip(test.photos, database, strict=True):
-        looks.setdefault((photo.path, photo.box), name)
-    queries = [
-        looks.get((query.photo.path, query.photo.box), f"query {number} {query.photo.name}")
-        for number, query in enumerate(test.queries)
-    ]
-    return Names(database, queries)
-
-
-def names_in(store: FeatureStore, test: RetrievalSet) -> Names:
-    """The names in a features folder: our own if it is that of a run, else those of the set."""
-    own = own_names(test)
-    if store.names() & set(own.database):
-        return own
-    plain = [photo.name for photo in test.photos]
-    if len(set(plain)) < len(plain):
-        raise DatasetError(f"{test.name} has several photos of one name, so that {store.path} cannot be used for it")
-    asked = zip(test.queries, own.queries, strict=True)
-    return Names(plain, [query.photo.name if query.photo.box is None else name for query, name in asked])
-
-
-def distractor_names(photos: Sequence[Photo]) -> list[str]:
-    """Names that no photo of a set has."""
-    return [f"distractor {number} {photo.name}" for number, photo in enumerate(photos)]
-
-
-def renamed(photos: Sequence[Photo], names: Sequence[str]) -> list[Photo]:
-    """The photos under other names."""
-    return [dataclasses.replace(photo, name=name) for photo, name in zip(photos, names, strict=True)]
 
 
 def extract_set(
@@ -222,28 +172,11 @@ def search_index(
 
     Equal scores stand in the order of the set, whenever an image came into the index.
     """
-    index = Index.open(folder)
-    numbers = {name: number for number, name in enumerate([*names.database, *distractor_names(distractors)])}
-    ids = np.asarray([(image, numbers[entry.name]) for image, entry in index.snapshot().images()], np.int64)
-    lookup = np.full(int(ids[:, 0].max(initial=-1)) + 1 if len(ids) else 0, -1, np.int64)
-    if len(ids):
-        lookup[ids[:, 0]] = ids[:, 1]
-    del numbers, ids
+    index, asked = Index.open(folder), stored_queries(store, names)
+    found = search_set(index, [*names.database, *distractor_names(distractors)], asked, workers)
     grades = grades_of(test)
-    for query, features in zip(test.queries, _queries(store, names), strict=True):
-        if features is None:
-            yield None
-            continue
-        ranking = index.search(features, None, workers=workers)
-        found = lookup[ranking.ids]
-        order = np.lexsort((found, -ranking.scores))
-        yield answer(query, grades, found[order], ranking.scores[order])
-
-
-def _queries(store: FeatureStore, names: Names) -> Iterator[Features | None]:
-    known = {entry.name for entry in store.entries}
-    for name in names.queries:
-        yield store[name] if name in known else None
+    for query, one in zip(test.queries, found, strict=True):
+        yield None if one is None else answer(query, grades, *one)
 
 
 def search_pooled(
@@ -263,7 +196,7 @@ def search_pooled(
     del rows
     places = np.asarray(numbers, np.int64)
     grades = grades_of(test)
-    asked = list(zip(test.queries, _queries(store, names), strict=True))
+    asked = list(zip(test.queries, stored_queries(store, names), strict=True))
     for begin in range(0, len(asked), QUERIES):
         part = asked[begin : begin + QUERIES]
         cosines = iter(_cosines([one.vectors[0] for _, one in part if one is not None], vectors))

@@ -144,8 +144,7 @@ def explain(
             "bring the index up to date with: superfeat index"
         )
     words = score_words(snapshot, mine, stored, config)
-    ours = _shares(index, query, config.assignments, words.words, mine.codes[words.query])
-    theirs = _shares(index, found, 1, words.words, stored.codes[words.found])
+    ours, theirs = _shares(index, query, mine, words.query), _shares(index, found, again, words.found)
     pairs = pair_scores(words.scores, ours, theirs)
     score = snapshot.score_of(image, mine, config)
     assert score is not None
@@ -168,9 +167,11 @@ def _require_maps(features: Features, what: str) -> None:
         raise SuperfeatError(f"the features of {what} have no attention maps; extract them with attention='maps'")
 
 
-def _shares(index: Index, features: Features, assignments: int, words: np.ndarray, codes: np.ndarray) -> Shares:
-    assigned = index.codebook.assign(features.vectors, assignments)
-    return feature_shares(features.vectors, assigned, index.codebook.centroids, words, codes)
+def _shares(index: Index, features: Features, image: ImageWords, rows: Int64[np.ndarray, "shared"]) -> Shares:
+    """The shares of an image's features in those of its words that are in these rows."""
+    assert image.assigned is not None
+    centroids = index.codebook.centroids
+    return feature_shares(features.vectors, image.assigned, centroids, image.words[rows], image.codes[rows])
 
 
 # -- Regions

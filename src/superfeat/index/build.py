@@ -4,8 +4,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from superfeat.config import CodebookConfig, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, photo_stamp
@@ -95,10 +93,11 @@ def add_photos(
             if not have and not known:
                 raise
 
-    def new() -> Iterator[tuple[str, Features, Mapping[str, Any]]]:
+    def new() -> Iterator[tuple[str, ImageWords, Mapping[str, Any]]]:
         for features in features_of():
+            words = index.query(features, assignments=1)
             noted = {**metas[features.name], "size": list(features.image_size or ())}
-            yield features.name, features, noted | _places(index, features)
+            yield features.name, words, noted | _places(features, words)
 
     for added in index.add_many(new()):
         yield from skipped
@@ -107,12 +106,11 @@ def add_photos(
     yield from skipped
 
 
-def _places(index: Index, features: Features) -> dict[str, str]:
+def _places(features: Features, image: ImageWords) -> dict[str, str]:
     """Where its words are, if its features say where they look."""
-    if features.regions is None:
+    if features.regions is None or image.assigned is None:
         return {}
-    words = index.codebook.assign(features.vectors)[:, 0]
-    return {"places": encode_places(word_regions(features.regions, words, np.unique(words)))}
+    return {"places": encode_places(word_regions(features.regions, image.assigned[:, 0], image.words))}
 
 
 def vanished(index: Index, photos: Iterable[Photo], folders: Sequence[Path]) -> list[str]:

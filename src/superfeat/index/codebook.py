@@ -223,7 +223,8 @@ def _require_enough(seen: int, words: int) -> None:
         most = 1 << max(0, (seen // 4).bit_length() - 1)
         raise ConfigError(
             f"a codebook of {words} words needs at least {words} features, and there are {seen}; "
-            f"extract more photos, or ask for fewer words (--words {most})"
+            f"extract more photos, or ask for fewer words, at most {most}",
+            arguments=[f"words={most}"],
         )
 
 

@@ -52,7 +52,10 @@ def _manifest_checksum(manifest: dict[str, Any]) -> int:
 
 
 class Contents:
-    """Loaded from disk, and kept in step with every record that is written to the journal."""
+    """Loaded from disk, and kept in step with every record that is written to the journal.
+
+    Its own methods alone change it; all else that happens to an index is written to disk and loaded from there.
+    """
 
     def __init__(self, path: Path, manifest: dict[str, Any], before: "Contents | None" = None) -> None:
         self.manifest = manifest
@@ -71,9 +74,7 @@ class Contents:
         self._tail_numbers: dict[str, int] = {}
         self._snapshot: Snapshot | None = None
         self._lock = threading.RLock()
-        records, self.end = read_journal(path / manifest["journal"], *self.layout.code_shape)
-        for record in records:
-            self.apply(record)
+        self.take(*read_journal(path / manifest["journal"], *self.layout.code_shape))
 
     def _read_alive(self, path: Path) -> list[Bool[np.ndarray, "images"]]:
         alive = [np.ones(len(segment), np.bool_) for segment in self.segments]
@@ -90,16 +91,29 @@ class Contents:
         with self._lock:
             return sum(int(mask.sum()) for mask in self.alive) + sum(self.tail_alive)
 
-    def dead(self, folders: Container[str | None]) -> Int64[np.ndarray, "n"]:
-        """Ids of the dead images that these segments hold."""
+    def dead(self, folders: Container[str | None], besides: Sequence[int] = ()) -> Int64[np.ndarray, "n"]:
+        """Ids of the dead images that these segments hold, and of those of `besides`, which are to die."""
         pairs = zip(self.segments, self.alive, strict=True)
-        parts = [segment.images[~mask] for segment, mask in pairs if segment.folder in folders]
+        parts = [
+            segment.images[~mask | np.isin(segment.images, np.asarray(besides, np.int64))]
+            for segment, mask in pairs
+            if segment.folder in folders
+        ]
         return np.concatenate([*parts, np.empty(0, np.int64)])
 
-    def apply(self, record: Record) -> None:
-        """Brings in one record of the journal."""
+    def note_network(self, path: Path, network: str) -> None:
+        """Says which network the features come from."""
+        manifest = {**self.manifest, "network": network}
+        write_manifest(path, manifest)
+        self.manifest = manifest
+
+    def take(self, records: Iterable[Record], end: int) -> None:
+        """Brings in records that are safe in the journal, which ends at `end` now."""
         with self._lock:
-            self._apply(record)
+            for record in records:
+                self._apply(record)
+            self.end = end
+            self._snapshot = None
 
     def _apply(self, record: Record) -> None:
         facts = record.facts
@@ -115,13 +129,6 @@ class Contents:
             self.next_id = facts["id"] + 1
         else:
             self._kill(facts["delete"])
-        self._snapshot = None
-
-    def kill(self, ids: Iterable[int]) -> None:
-        """Marks images as dead."""
-        with self._lock:
-            self._kill(ids)
-            self._snapshot = None
 
     def _kill(self, ids: Iterable[int]) -> None:
         """Images that are gone already are passed over: a journal may speak of those that a join has removed."""

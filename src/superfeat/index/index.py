@@ -20,7 +20,7 @@ from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking, require_vectors
 from superfeat.index.codebook import Codebook
-from superfeat.index.contents import MANIFEST, SEGMENTS, Contents, describe, load_contents, write_manifest
+from superfeat.index.contents import MANIFEST, SEGMENTS, Contents, describe, load_contents
 from superfeat.index.journal import Record
 from superfeat.index.kernel import aggregate, binarise, normalise_residuals
 from superfeat.index.names import Image, require_json, require_name
@@ -181,13 +181,14 @@ class Index:
     def query(self, features: Features | np.ndarray, assignments: int | None = None) -> ImageWords:
         """Features as the index sees them, each assigned to its nearest words (as many as a query takes)."""
         count = self.config.search.assignments if assignments is None else assignments
-        if isinstance(features, Features):
-            self._require_network(features.network)
-            features = features.vectors
-        vectors = require_vectors(features, "features", self._contents.layout.dim)
-        words, sums = aggregate(vectors, self.codebook.assign(vectors, count), self.codebook.centroids)
+        network = features.network if isinstance(features, Features) else None
+        self._require_network(network)
+        rows = features.vectors if isinstance(features, Features) else features
+        vectors = require_vectors(rows, "features", self._contents.layout.dim)
+        assigned = self.codebook.assign(vectors, count)
+        words, sums = aggregate(vectors, assigned, self.codebook.centroids)
         codes = binarise(sums) if self._contents.layout.binary else normalise_residuals(sums)
-        return ImageWords(words, codes, self._contents.layout.codebook)
+        return ImageWords(words, codes, self._contents.layout.codebook, assigned, network)
 
     def _require_network(self, network: str | None) -> None:
         if network is not None and self.network is not None and network != self.network:
@@ -228,6 +229,7 @@ class Index:
     ) -> tuple[Record | None, Added]:
         """What the journal will say, or nothing if the image is there already."""
         words = features if isinstance(features, ImageWords) else self.query(features, assignments=1)
+        self._require_network(words.network)
         words = require_words(words, self._contents.layout, f"the words of {name}")
         content = _content(words)
         if found is not None and (found[1].content, found[1].meta) == (content, meta or {}):
@@ -237,17 +239,14 @@ class Index:
             facts["meta"] = meta
         if found is not None:
             facts["replaces"] = [found[0]]
-        if isinstance(features, Features):
-            self._note_network(features.network)
+        self._note_network(words.network)
         record = Record(facts, words.words, words.codes)
         return record, Added(name, image, "new" if found is None else "replaced")
 
     def _note_network(self, network: str | None) -> None:
         """The first features that say where they come from decide for the whole index."""
         if self.network is None and network is not None:
-            manifest = {**self._contents.manifest, "network": network}
-            write_manifest(self.path, manifest)
-            self._contents.manifest = manifest
+            self._contents.note_network(self.path, network)
 
     def _flush(self, waiting: dict[str, Any], bulk: bool) -> Iterator[Added]:
         """Writes what is waiting."""
@@ -302,8 +301,7 @@ class Index:
             self._contents = seal(self.path, self._contents)
         first = self._contents.next_id
         ids = np.arange(first, first + len(segment), dtype=np.int64)
-        self._contents.kill(replaced)
-        self._contents = adopt(self.path, self._contents, dataclasses.replace(segment, images=ids))
+        self._contents = adopt(self.path, self._contents, dataclasses.replace(segment, images=ids), replaced)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

@@ -130,7 +130,7 @@ def require_words(image: ImageWords, layout: Layout, what: str) -> ImageWords:
     spare = np.unpackbits(codes, axis=1)[:, layout.dim :] if layout.binary else ~np.isfinite(codes)
     if spare.any():
         raise SuperfeatError(f"the codes of {what} are not codes of {layout.dim} dimensions")
-    return ImageWords(words.astype(np.int32), codes, image.codebook)
+    return dataclasses.replace(image, words=words.astype(np.int32), codes=codes)
 
 
 def build_segment(

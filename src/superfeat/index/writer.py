@@ -101,9 +101,7 @@ def sweep(path: Path, manifest: dict[str, Any]) -> None:
 def write_records(path: Path, contents: Contents, records: Sequence[Record], bulk: bool) -> Contents:
     """Makes the records safe; returns the contents to go on with."""
     for some in _parts(records, *contents.most_at_once()):
-        contents.end = append(path / contents.manifest["journal"], contents.end, some)
-        for record in some:
-            contents.apply(record)
+        contents.take(some, append(path / contents.manifest["journal"], contents.end, some))
         if contents.tail_is_full(bulk):
             contents = seal(path, contents)
     return contents
@@ -169,23 +167,32 @@ def compact(path: Path, contents: Contents) -> Iterator[Contents]:
     sweep(path, contents.manifest)
 
 
-def adopt(path: Path, contents: Contents, segment: Segment) -> Contents:
-    """Takes in a segment whose ids follow the index's own."""
+def adopt(path: Path, contents: Contents, segment: Segment, replaced: Sequence[int]) -> Contents:
+    """Takes in a segment whose ids follow the index's own; the images that it replaces die at the same moment."""
     number = contents.manifest["next_file"]
     with _undone_on_failure(path):
         facts = write_segment(segment, path / SEGMENTS / f"{number:06}")
-        contents.next_id = int(segment.images[-1]) + 1
-        return _commit(path, contents, [*contents.manifest["segments"], facts], number + 1)
+        next_id = int(segment.images[-1]) + 1
+        segments = [*contents.manifest["segments"], facts]
+        return _commit(path, contents, segments, number + 1, next_id=next_id, replaced=replaced)
 
 
 def _commit(
-    path: Path, contents: Contents, segments: list[dict[str, Any]], number: int, fresh_journal: bool = False
+    path: Path,
+    contents: Contents,
+    segments: list[dict[str, Any]],
+    number: int,
+    fresh_journal: bool = False,
+    *,
+    next_id: int | None = None,
+    replaced: Sequence[int] = (),
 ) -> Contents:
     """Replaces the manifest: the one moment at which the change happens."""
-    old = contents.manifest
-    manifest = {**old, "segments": segments, "next_id": contents.next_id, "next_file": number + 2, "dead": None}
+    following = contents.next_id if next_id is None else next_id
+    changes = {"segments": segments, "next_id": following, "next_file": number + 2, "dead": None}
+    manifest = {**contents.manifest, **changes}
     kept = {facts["folder"] for facts in segments}
-    dead = contents.dead(kept)
+    dead = contents.dead(kept, replaced)
     if len(dead):
         manifest["dead"] = _write_dead(path, DEAD.format(number), dead)
     if fresh_journal:

@@ -8,14 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int8, Int64
 
-from superfeat.config import SearchConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.errors import DatasetError, SuperfeatError
-from superfeat.evaluation.stages import names_in
+from superfeat.evaluation.searching import add_images, names_in, numbered, search_set, stored_queries
 from superfeat.extraction.folder import FeatureStore
 from superfeat.features import ImageWords
 from superfeat.figures import Panel, Series
-from superfeat.index.build import BATCH, CALIBRATION
+from superfeat.index.build import CALIBRATION
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.probability.apply import SAMPLE, background_for, require_fitting, score_pairs
@@ -50,6 +49,11 @@ class Labelled(NamedTuple):
 
     test: RetrievalSet
     store: FeatureStore
+
+    def images(self) -> list[str]:
+        """The names of those photos of its database that there are features of."""
+        known = {entry.name for entry in self.store.entries}
+        return [name for name in names_in(self.store, self.test).database if name in known]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -192,55 +196,53 @@ def reset_calibration(index: Index) -> bool:
 def index_sets(path: str | Path, codebook: Codebook, labelled: Sequence[Labelled]) -> Index:
     """One index of all the photos that can be found."""
     index = Index.create(path, codebook)
-    for number, (test, store) in enumerate(labelled):
-        known = {entry.name for entry in store.entries}
-        names = [name for name in names_in(store, test).database if name in known]
+    for number, one in enumerate(labelled):
+        names = one.images()
         if not names:
-            raise DatasetError(f"{store.path} has no features of the photos of {test.name}")
-        for _ in index.add_many(((f"{number} {name}", store[name], None) for name in names), batch=BATCH):
+            raise DatasetError(f"{one.store.path} has no features of the photos of {one.test.name}")
+        for _ in add_images(index, ((numbered(number, name), one.store[name]) for name in names)):
             pass
     return index
 
 
 def compare_sets(index: Index, labelled: Sequence[Labelled]) -> Comparisons:
     """All scores of an index of these sets. What one set shows must not be in another: its photos count as wrong."""
-    snapshot, config = index.snapshot(), index.config.search
-    rows = {image.name: row for row, (_, image) in enumerate(snapshot.images())}
-    row_of_id = {image: row for row, (image, _) in enumerate(snapshot.images())}
-    scores, labels, sets = [], [], []
+    set_of = {numbered(number, name): number for number, one in enumerate(labelled) for name in one.images()}
+    rows = {name: row for row, name in enumerate(set_of)}
+    asked, labels, sets = [], [], []
     for number, one in enumerate(labelled):
-        for words, judged in _searches(index, number, one, rows, config):
-            ranking = index.search(words, None)
-            found = np.zeros(len(rows))
-            found[[row_of_id[image] for image in ranking.ids.tolist()]] = ranking.scores
-            scores.append(found)
+        for words, judged in _searches(index, number, one, rows):
+            asked.append(words)
             labels.append(judged)
             sets.append(number)
-    if not scores:
+    if not asked:
         raise DatasetError(f"none of the queries of {labelled[0].test.name} has features")
+    scores = np.zeros((len(asked), len(rows)))
+    for row, found in zip(scores, search_set(index, list(rows), asked), strict=True):
+        assert found is not None
+        row[found.numbers] = found.scores
     judged = np.stack(labels)
-    pairs = score_pairs(snapshot, [index.words_of(name) for name in rows], config)
-    image_sets = np.asarray([int(name.split(" ", 1)[0]) for name in rows], np.int64)
-    return Comparisons(pairs, np.stack(scores), judged, group_searches(judged), np.asarray(sets, np.int64), image_sets)
+    pairs = score_pairs(index.snapshot(), [index.words_of(name) for name in rows], index.config.search)
+    image_sets = np.asarray(list(set_of.values()), np.int64)
+    return Comparisons(pairs, scores, judged, group_searches(judged), np.asarray(sets, np.int64), image_sets)
 
 
 def _searches(
-    index: Index, number: int, labelled: Labelled, rows: dict[str, int], config: SearchConfig
+    index: Index, number: int, labelled: Labelled, rows: Mapping[str, int]
 ) -> Iterator[tuple[ImageWords, Int8[np.ndarray, "images"]]]:
     """Each query twice, and what every image is to it."""
     test, store = labelled
     names = names_in(store, test)
-    known = {entry.name for entry in store.entries}
-    places = [rows.get(f"{number} {name}") for name in names.database]
-    for query, name in zip(test.queries, names.queries, strict=True):
-        if name not in known:
+    places = [rows.get(numbered(number, name)) for name in names.database]
+    for query, name, features in zip(test.queries, names.queries, stored_queries(store, names), strict=True):
+        if features is None:
             continue
         judged = np.zeros(len(rows), np.int8)
         own = [image for image, other in enumerate(names.database) if other == name]
         for value, images in ((1, query.positives), (-1, (*query.junk, *own))):
             judged[[place for image in images if (place := places[image]) is not None]] = value
-        for assignments in (1, config.assignments):
-            yield index.query(store[name], assignments), judged
+        for assignments in (1, index.config.search.assignments):
+            yield index.query(features, assignments), judged
 
 
 def group_searches(labels: Int8[np.ndarray, "searches images"]) -> Int64[np.ndarray, "searches"]:

@@ -18,7 +18,7 @@ from PIL import Image
 from superfeat.errors import ImageError
 from superfeat.images import read_image, register_heif
 from superfeat.index.index import Index
-from superfeat.service.cache import Recent
+from superfeat.recent import Recent
 from superfeat.service.limits import RENDERED_BYTES, Limits
 from superfeat.service.problems import Problem, no_such_photo
 

@@ -1,8 +1,7 @@
 """Uploaded photos that were asked with: remembered for a while, so that a box on one need not send it again."""
 
-import hashlib
-
-from superfeat.service.cache import Recent
+from superfeat.engine import photo_key
+from superfeat.recent import Recent
 from superfeat.service.limits import KEPT_QUERIES, Limits
 from superfeat.service.problems import Problem
 
@@ -15,7 +14,7 @@ class Queries:
 
     def keep(self, data: bytes) -> str:
         """Remembers an upload; its id is the same each time."""
-        key = hashlib.blake2b(data, digest_size=16).hexdigest()
+        key = photo_key(data)
         self.kept.put(key, data, len(data))
         return key
 

@@ -80,4 +80,4 @@ async def delete_photo(image: Id, service: Here) -> DeleteAnswer:
 
 def _require_writable(service: Service) -> None:
     if service.read_only:
-        raise Problem(403, "read_only", "this service was started with --read-only; photos cannot be added or deleted")
+        raise Problem(403, "read_only", "this service was started to be read only; photos cannot be added or deleted")

@@ -116,7 +116,9 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=MOST_CONNECTIONS)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SuperfeatError(f"cannot listen at {host}, port {port}: {reason}; choose another --port") from error
+        raise SuperfeatError(
+            f"cannot listen at {host}, port {port}: {reason}; choose another port", arguments=["port"]
+        ) from error
 
 
 def url_of(bound: socket.socket) -> str:

@@ -1,7 +1,6 @@
 """What the routes share: the engine, its photos, and the lanes in which work waits."""
 
 import functools
-import weakref
 from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Request
@@ -40,8 +39,6 @@ class Service:
         self.photos, self.queries = Photos(engine.index), Queries(limits)
         self.watch = Watch(engine.index)
         self.uploads = Uploads(engine, self.watch)
-        # The engine decides how long features stay in memory; here they are only found again.
-        self._seen: weakref.WeakValueDictionary[str, Features] = weakref.WeakValueDictionary()
         # The network looks at one photo at a time, with all cores. Everything else has threads of its own: a search
         # by an indexed photo does not wait for it.
         self.looking = Lane("network", 1, limits.queue, "too many photos are waiting to be looked at")
@@ -91,10 +88,10 @@ class Service:
 
     async def _look(self, photo: bytes, query: str, request: Request) -> Features:
         """A box on a photo that was looked at a moment ago does not wait for those of others."""
-        features = self._seen.get(query)
+        features = self.engine.seen(query)
         if features is None:
             look = functools.partial(self.engine.features, photo)
-            features = self._seen[query] = await self.looking.run(look, gone=request.is_disconnected)
+            features = await self.looking.run(look, gone=request.is_disconnected)
         return features
 
     def _search_part(self, question: Question, box: Region, top: int) -> Answer:

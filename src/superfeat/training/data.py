@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +29,8 @@ class Sources:
     images: Path | None = None
     labels: Path | None = None
     pairs: Path | None = None
-    validation: Path | None = None  # a folder with one sub-folder per thing, or a .json of queries
-    validation_images: Path | None = None  # what the paths in that .json are below
+    validation: tuple[Path, ...] = ()  # folders with one sub-folder per thing, or .json files of queries
+    validation_images: tuple[Path, ...] = ()  # what the paths in those .json are below: one for all, or one for each
 
 
 def draw(config: DataConfig, folder: Path) -> Iterator[int]:
@@ -41,34 +42,78 @@ def draw(config: DataConfig, folder: Path) -> Iterator[int]:
 def read_training_set(recipe: Recipe, sources: Sources) -> TrainingSet:
     """The training photos, in the layout that the recipe or the sources name."""
     if sources.images is None:
-        raise ConfigError("training needs photos: give --images, a folder with one sub-folder per thing")
+        raise ConfigError("training needs photos: give a folder with one sub-folder per thing", arguments=["images"])
     if recipe.data.kind == "sfm120k":
         return read_sfm120k(sources.images)
     if sources.labels is not None:
         return read_labelled(sources.labels, sources.images, sources.pairs)
     if recipe.data.kind == "labelled":
-        raise ConfigError("this recipe reads labelled images: give --labels, a CSV with the columns image and thing")
+        raise ConfigError(
+            "this recipe reads labelled images: give a CSV with the columns image and thing", arguments=["labels"]
+        )
     return read_folders(sources.images, sources.pairs)
+
+
+def require_trainable(recipe: Recipe, training_set: TrainingSet) -> None:
+    """Raises DatasetError, with the next step, where the photos do not suffice for the recipe's tuples or steps."""
+    made, config = recipe.data.synthetic_views, recipe.training
+    if made < 1 or not training_set.photos:
+        training_set.require_pairs()
+    shared = config.negatives_from == "step"
+    training_set.require_negatives(1 if shared else config.negatives)
+    if shared and not made and len(training_set.things_to_query()) < 2:
+        raise DatasetError(
+            "the negatives of a pair are the other pairs of its step, but all pairs are of 1 thing: "
+            "add pairs of other things, or set training.negatives_from to 'pool'"
+        )
 
 
 def split_validation(
     recipe: Recipe, training_set: TrainingSet, sources: Sources
-) -> tuple[TrainingSet, RetrievalSet | None]:
-    """What trains and what validates: a set of its own, SfM-120k's, or things held out; None where there is none."""
+) -> tuple[TrainingSet, tuple[RetrievalSet, ...]]:
+    """What trains and what validates: sets of their own, SfM-120k's, or things held out; none where there is none."""
     if recipe.validation.every == 0:
-        return training_set, None
-    if sources.validation is not None:
-        if sources.validation.suffix == ".json":
-            images = sources.validation_images or sources.images or sources.validation.parent
-            return training_set, read_gnd_json(sources.validation, images)
-        return training_set, each_photo_in_turn(read_folders(sources.validation), sources.validation.name)
+        return training_set, ()
+    if sources.validation:
+        return training_set, tuple(_read_validation(sources))
     if recipe.data.kind == "sfm120k":
         assert sources.images is not None
-        return training_set, read_sfm120k_validation(sources.images)
+        return training_set, (read_sfm120k_validation(sources.images),)
     if recipe.data.hold_out == 0:
-        return training_set, None
+        return training_set, ()
     rest, held = training_set.hold_out(recipe.data.hold_out, recipe.training.seed)
-    return rest, each_photo_in_turn(held, "held-out things")
+    return rest, (each_photo_in_turn(held, "held-out things"),)
+
+
+def _read_validation(sources: Sources) -> Iterator[RetrievalSet]:
+    folders, files = sources.validation_images, sources.validation
+    if len(folders) not in (0, 1, len(files)):
+        raise ConfigError(
+            f"there are {len(folders)} folders of validation images for {len(files)} validation sets: "
+            "give one for all, or one for each"
+        )
+    for number, file in enumerate(files):
+        if file.suffix == ".json":
+            own = folders[number if len(folders) > 1 else 0] if folders else None
+            yield read_gnd_json(file, own or sources.images or file.parent)
+        else:
+            yield each_photo_in_turn(read_folders(file), file.name)
+
+
+def one_or_all(facts: list[Any]) -> Any:
+    """Facts of validation sets as they are told: those of a single set by themselves, None where there is none."""
+    return facts if len(facts) > 1 else next(iter(facts), None)
+
+
+def validation_sets(given: RetrievalSet | Sequence[RetrievalSet] | None) -> tuple[RetrievalSet, ...]:
+    """None, one or several; DatasetError where two have one name, by which their figures could not be told apart."""
+    tests = () if given is None else (given,) if isinstance(given, RetrievalSet) else tuple(given)
+    names = [test.name for test in tests]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DatasetError(
+            f"two validation sets are called '{twice[0]}': rename a folder or a file, or give a .json another 'name'"
+        )
+    return tests
 
 
 def check_photos(photos: Sequence[Photo], workers: int) -> Iterator[Skipped | None]:
@@ -102,5 +147,6 @@ def require_readable(bad: Sequence[Skipped]) -> None:
         first = "; ".join(f"{photo.name}: {photo.reason}" for photo in bad[:SHOWN])
         more = ", …" if len(bad) > SHOWN else ""
         raise DatasetError(
-            f"{len(bad)} photos cannot be read ({first}{more}): remove or repair them, or add --skip-unreadable"
+            f"{len(bad)} photos cannot be read ({first}{more}): remove or repair them, or have them skipped",
+            arguments=["skip_unreadable"],
         )

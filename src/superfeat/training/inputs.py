@@ -4,7 +4,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ class Look(NamedTuple):
 AS_IT_IS = Look()
 
 
+@runtime_checkable
 class Inputs(Protocol):
     """The input of an image by its number."""
 
@@ -50,7 +51,8 @@ class PhotoInputs:
             pixels = read_image(photo.path, max_side=side if look.view is None else 2 * side, box=photo.box)
         except ImageError as error:
             raise DatasetError(
-                f"{photo.name} cannot be read ({error}): repair it and go on with --resume, or leave it out"
+                f"{photo.name} cannot be read ({error}): repair it and resume the run, or leave it out",
+                arguments=["resume"],
             ) from error
         if look.view is not None:
             pixels = limit(make_view(pixels, np.random.default_rng(look.view)), side)

@@ -47,13 +47,28 @@ def _one_per_thing(
     )
 
 
+def count_queries(training_set: TrainingSet, count: int, synthetic: float) -> tuple[int, int]:
+    """How many pairs, and how many photos with views made of them, an epoch of at most `count` queries has.
+
+    Where there are too few of either the other is fewer too: the share stays.
+    """
+    pairs, photos = training_set.query_count(), len(training_set.photos)
+    total = float(count)
+    if synthetic < 1:
+        total = min(total, pairs / (1 - synthetic))
+    if synthetic > 0:
+        total = min(total, photos / synthetic)
+    made = min(round(round(total) * synthetic), photos)
+    return min(round(total) - made, pairs), made
+
+
 def draw_queries(
     training_set: TrainingSet, count: int, synthetic: float, balance: float, random: np.random.Generator
 ) -> Int64[np.ndarray, "queries 2"]:
     """An epoch's pairs (query, positive), in random order. A pair of a photo with itself stands for two views made of
     it; `synthetic` is their share."""
-    made = min(round(count * synthetic), len(training_set.photos))
-    pairs = training_set.draw_pairs(count - made, random, balance)
+    real, made = count_queries(training_set, count, synthetic)
+    pairs = training_set.draw_pairs(real, random, balance)
     views = random.permutation(len(training_set.photos))[:made].astype(np.int64)
     every = np.concatenate((pairs, np.stack((views, views), axis=1)))
     return every[random.permutation(len(every))] if made else every

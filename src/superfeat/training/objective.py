@@ -102,6 +102,17 @@ def describe_one(describe: Describe, image: Tensor, config: LossConfig) -> OneIm
     return OneImage(Shared(vectors, pool([full]) if config.pooled else None), own, correlation)
 
 
+def differentiate_one(
+    image: OneImage, directions: Sequence[Tensor], parameters: Sequence[Tensor]
+) -> Sequence[Float[Tensor, "..."]]:
+    """The gradient that one image has in a step: of its own loss, and along `directions` of what others need of it."""
+    wanted = [image.own, *image.shared.parts()]
+    given = [torch.ones_like(image.own), *directions]
+    kept = [(value, by) for value, by in zip(wanted, given, strict=True) if value.requires_grad]
+    outputs, grads = [value for value, _ in kept], [by for _, by in kept]
+    return torch.autograd.grad(outputs, parameters, grads, allow_unused=True, materialize_grads=True)
+
+
 def step_loss(
     shared: Shared, things: Int64[np.ndarray, "images"], config: LossConfig
 ) -> tuple[Float[Tensor, ""], Float64[Tensor, "pairs measures"]]:
@@ -110,7 +121,7 @@ def step_loss(
     Each image is a query in turn, the other of its pair the positive, and all images of other things the negatives;
     the two directions of a pair count half each.
     """
-    total = shared.parts()[0].new_zeros(())
+    total = torch.zeros(())
     rows = []
     for first in range(0, len(things), 2):
         others = np.flatnonzero(things != things[first]).tolist()
@@ -133,7 +144,7 @@ def step_loss(
                     hinge=config.hinge,
                 )
                 parts["pooled"] = parts.get("pooled", 0) + loss / 2
-        loss = torch.stack(list(parts.values())).sum()
+        loss = sum(parts.values(), torch.zeros(()))  # none where each image has its loss alone
         measures = {name: value / 2 for name, value in measures.items()}  # matches of two directions
         measures |= {name: part.item() for name, part in parts.items()} | {"loss": loss.item()}
         rows.append(torch.cat((torch.tensor(list(measures.values()), dtype=torch.float64), matched)))

@@ -5,19 +5,22 @@ import resource
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from superfeat.config import Recipe
+from superfeat.config import Recipe, TrainingConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import StoreError
-from superfeat.nets.training import for_training
+from superfeat.nets.training import for_training, freeze_stages
 from superfeat.nets.whitening import Whitening
+from superfeat.training.data import one_or_all, require_trainable, validation_sets
 from superfeat.training.inputs import PhotoInputs, one_thread
+from superfeat.training.mining import count_queries
 from superfeat.training.objective import differentiate
 from superfeat.training.start import build_start, fit_recipe
 from superfeat.weights import Network
@@ -28,19 +31,24 @@ COPIES = 6  # parameters and two moments in the checkpoint, the best and the las
 
 
 def plan_training(
-    recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | None, workers: int
+    recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | Sequence[RetrievalSet] | None, workers: int
 ) -> dict[str, Any]:
     """Counts, and what one tuple measured here makes of them. Changes nothing on disk."""
-    training_set.require_trainable(recipe.training.negatives)
+    require_trainable(recipe, training_set)
     recipe, given = fit_recipe(recipe)
     config = recipe.training
-    queries = min(config.queries, training_set.query_count())
-    pool = min(config.pool, len(training_set.photos))
+    queries = sum(count_queries(training_set, config.queries, recipe.data.synthetic_views))
+    pool = 0 if config.negatives_from == "step" else min(config.pool, len(training_set.photos))
     start = build_start(recipe, given)
-    trained = _trained(start, config.parts)
+    trained = _trained(start, config)
     seconds, tuple_bytes = _measure(recipe, start, training_set)
-    mined = (queries + pool) * seconds / 3 / (2 + config.negatives)  # a forward pass is a third of a training pass
+    mined = (queries + pool) * seconds / 3 / _images_per_tuple(config)  # a forward pass is a third of a training pass
     every = recipe.validation.every
+    times = 0 if every == 0 else 1 + -(-config.epochs // every)
+    tested = [
+        {"name": test.name, "images": len(test.photos), "queries": len(test.queries), "times": times}
+        for test in validation_sets(validation)
+    ]
     return {
         "images": len(training_set.photos),
         "things": len(np.unique(training_set.things)),
@@ -52,16 +60,9 @@ def plan_training(
         "epochs": config.epochs,
         "steps_per_epoch": -(-queries // config.tuples_per_step),
         "tuples_per_epoch": queries,
-        "images_per_tuple": 2 + config.negatives,
+        "images_per_tuple": _images_per_tuple(config),
         "mining_pool": pool,
-        "validation": None
-        if validation is None
-        else {
-            "name": validation.name,
-            "images": len(validation.photos),
-            "queries": len(validation.queries),
-            "times": 0 if every == 0 else 1 + -(-config.epochs // every),
-        },
+        "validation": one_or_all(tested),
         "seconds_per_tuple_and_core": round(seconds, 2),
         "hours_without_validation": round(config.epochs * (queries * seconds + mined) / workers / 3600, 2),
         "memory_gb": round((_peak_bytes() + (workers - 1) * tuple_bytes + 2 * 8 * trained) / 1e9, 1),
@@ -71,9 +72,15 @@ def plan_training(
     }
 
 
-def _trained(start: Network, parts: str) -> int:
+def _images_per_tuple(config: TrainingConfig) -> int:
+    """Query, positive, and the negatives that are the tuple's own."""
+    return 2 if config.negatives_from == "step" else 2 + config.negatives
+
+
+def _trained(start: Network, config: TrainingConfig) -> int:
     module = start.module
-    module.trunk.requires_grad_(parts == "all")  # type: ignore[attr-defined]
+    module.trunk.requires_grad_(config.parts == "all")  # type: ignore[attr-defined]
+    freeze_stages(module.trunk, config.frozen_stages)  # type: ignore[arg-type]
     return sum(value.numel() for value in module.parameters() if value.requires_grad)
 
 
@@ -87,11 +94,13 @@ def _measure(recipe: Recipe, start: Network, training_set: TrainingSet) -> tuple
         module.whitening = Whitening(raw, recipe.network.whitened_dim)
         torch.nn.init.normal_(module.whitening.weight, std=raw**-0.5)
     photos = PhotoInputs(training_set.photos, config.max_side, start.normalisation)
-    images = [photos(number % len(training_set.photos)) for number in range(2 + config.negatives)]
+    images = [photos(number % len(training_set.photos)) for number in range(_images_per_tuple(config))]
     if config.parts == "lit":
         with torch.inference_mode():
             images = [module.trunk(image.unsqueeze(0))[0] for image in images]
-    describe = for_training(module, maps=config.parts == "lit", precision=config.precision)
+    describe = for_training(
+        module, maps=config.parts == "lit", precision=config.precision, frozen_stages=config.frozen_stages
+    )
     parameters = [value for value in module.parameters() if value.requires_grad]
     before, began = _peak_bytes(), time.process_time()
     differentiate(describe, images, parameters, recipe.losses, config.recompute)

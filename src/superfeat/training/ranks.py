@@ -75,5 +75,6 @@ def _explained() -> Iterator[None]:
     except (RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise SuperfeatError(
-            f"another process of this training was lost ({reason}); start them all again with --resume"
+            f"another process of this training was lost ({reason}); start them all again, to resume the run",
+            arguments=["resume"],
         ) from error

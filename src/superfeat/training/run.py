@@ -96,7 +96,7 @@ class RunFolder:
             require_version(before, VERSION, self.settings_file)
             if not resume:
                 raise StoreError(
-                    f"{self.path} holds a run already; add --resume to go on with it, or choose another folder"
+                    f"{self.path} holds a run already; resume it, or choose another folder", arguments=["resume"]
                 )
             if changed := differences(before, facts):
                 raise StoreError(f"{self.path} is a run with other settings ({changed}); resume it with its own")
@@ -157,13 +157,22 @@ class RunFolder:
         if self._tensorboard is None:
             self._tensorboard = _tensorboard_writer(self.path / "tensorboard")
         if self._tensorboard:
-            for name, value in record.items():
-                if isinstance(value, (int, float)) and name not in ("step", "epoch"):
-                    self._tensorboard.add_scalar(f"{record['event']}/{name}", value, record.get("step", 0))
+            told = {name: value for name, value in record.items() if name not in ("step", "epoch")}
+            for name, value in _scalars(told, record["event"]):
+                self._tensorboard.add_scalar(name, value, record.get("step", 0))
 
     def save_network(self, network: Network, name: str) -> None:
         """Replaces RUN/`name`, a network folder."""
         save_network(network, self.path / name, overwrite=True)
+
+
+def _scalars(record: Mapping[str, Any], where: str) -> Iterator[tuple[str, float]]:
+    """The numbers of a record, by their paths: of groups of numbers too."""
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _scalars(value, f"{where}/{name}")
+        elif isinstance(value, (int, float)):
+            yield f"{where}/{name}", value
 
 
 def _checksum(position: str, tensors: Mapping[str, Tensor]) -> str:

@@ -20,6 +20,7 @@ from superfeat.training.objective import (
     TupleResult,
     describe_one,
     differentiate,
+    differentiate_one,
     step_loss,
 )
 from superfeat.training.ranks import Ranks
@@ -111,36 +112,36 @@ class Stepper:
     ) -> StepGradient:
         """Pairs whose negatives are each other's images: each image is one task, forth and back.
 
-        Ranks exchange what images need of each other, and each goes back through its own images only.
+        Ranks exchange what images need of each other, and each goes back through its own images only. `recompute` goes
+        forth without any graph, and once more on the way back.
         """
         numbers, all_looks = pairs.ravel(), [look for row in looks for look in row]
         own = self.ranks.share(len(numbers))
         reading = np.zeros(len(numbers))
+        seen: dict[int, Tensor] = {}
 
         def forth(number: int) -> OneImage:
             began = time.monotonic()
             image = self.inputs(int(numbers[number]), all_looks[number])
             reading[number] = time.monotonic() - began
-            return describe_one(self.describe, image.to(self.device), self.losses)
+            image = image.to(self.device)
+            if self.recompute:
+                seen[number] = image
+            with torch.set_grad_enabled(not self.recompute):
+                return describe_one(self.describe, image, self.losses)
 
         images = dict(zip(own, self.run(forth, own), strict=True))
         like = next(iter(images.values())) if images else forth(0)  # a rank without images needs the shapes too
         shared = self._exchange(images, like.shared, len(numbers))
         loss, measures = step_loss(shared, np.repeat(things, 2), self.losses)
-        directions = dict(zip(shared.parts(), torch.autograd.grad(loss, shared.parts()), strict=True))
+        parts = shared.parts()
+        directions = torch.autograd.grad(loss, parts) if parts else ()
 
         def back(number: int) -> Sequence[Tensor]:
             image = images.pop(number)
-            wanted = [image.own, *image.shared.parts()]
-            given = [torch.ones_like(image.own), *(directions[part][number : number + 1] for part in shared.parts())]
-            kept = [(value, by) for value, by in zip(wanted, given, strict=True) if value.requires_grad]
-            return torch.autograd.grad(
-                [value for value, _ in kept],
-                self.parameters,
-                [by for _, by in kept],
-                allow_unused=True,
-                materialize_grads=True,
-            )
+            if self.recompute:
+                image = describe_one(self.describe, seen.pop(number), self.losses)
+            return differentiate_one(image, [part[number : number + 1] for part in directions], self.parameters)
 
         total = self.zeros()
         measures = self._with_own(measures, images, len(pairs), width)
@@ -165,7 +166,7 @@ class Stepper:
 
     def _with_own(
         self, measures: Float64[Tensor, "pairs measures"], images: dict[int, OneImage], pairs: int, width: int
-    ) -> Float64[Tensor, "pairs measures"]:
+    ) -> Float64[Tensor, "pairs width"]:
         """Adds what each image has alone. Of several ranks only the first tells what all of them know."""
         found = torch.zeros(pairs, width, dtype=torch.float64)
         if self.ranks.first:

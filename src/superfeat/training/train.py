@@ -4,7 +4,7 @@ Everything random follows from the seed, the epoch and the tuple, and each tuple
 the number of workers, nor that of processes, nor an interruption changes what is learned (on a CPU).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.extraction.extract import default_workers, require_device
 from superfeat.settings import as_dict
+from superfeat.training.data import one_or_all, require_trainable, validation_sets
 from superfeat.training.inputs import torch_threads
 from superfeat.training.pretrain import pretrain
 from superfeat.training.ranks import join_ranks
@@ -27,7 +28,7 @@ def train(
     training_set: TrainingSet,
     run: str | Path,
     *,
-    validation: RetrievalSet | None = None,
+    validation: RetrievalSet | Sequence[RetrievalSet] | None = None,
     resume: bool = False,
     workers: int | None = None,
     device: str = "cpu",
@@ -36,15 +37,17 @@ def train(
 ) -> Iterator[Event]:
     """Trains into the folder `run`, telling what it does. `stop` is asked after each step: True saves and ends.
 
+    Of several validation sets the mean decides which network is the best: Hard where a set has grades, else mAP.
     Killed at any moment and called again with `resume`, it ends with the same weights, to the bit, on a CPU. Under
     torchrun all processes train one network.
     """
-    training_set.require_trainable(recipe.training.negatives)
+    require_trainable(recipe, training_set)
     require_device(device)
+    tests = validation_sets(validation)
     recipe, given = fit_recipe(recipe)
     with join_ranks() as ranks, torch_threads(1):
         folder = RunFolder(Path(run))
-        with folder.writing(_facts(recipe, training_set, validation, given), resume, ranks):
+        with folder.writing(_facts(recipe, training_set, tests, given), resume, ranks):
             if recipe.pretraining.first and not folder.checkpoint_file.exists():
                 if ranks.first:
                     before = folder.path / "pretraining"
@@ -56,21 +59,21 @@ def train(
                             return
                 ranks.wait()
                 given = load_network(folder.path / "pretraining" / "best")
-            trainer = Trainer(recipe, training_set, validation, folder, ranks, workers or default_workers(), device)
+            trainer = Trainer(recipe, training_set, tests, folder, ranks, workers or default_workers(), device)
             trainer.stop, trainer.checkpoint_seconds = stop, checkpoint_seconds
             yield from trainer.begin(given)
             yield from trainer.run()
 
 
 def _facts(
-    recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | None, given: Network | None
+    recipe: Recipe, training_set: TrainingSet, tests: Sequence[RetrievalSet], given: Network | None
 ) -> dict[str, Any]:
     """What a run must agree on to be resumed."""
-    tested = None if validation is None else [validation.name, len(validation.photos), len(validation.queries)]
+    tested = [[test.name, len(test.photos), len(test.queries)] for test in tests]
     return {
         "recipe": as_dict(recipe),
         "weights": None if given is None else given.digest,
         "images": len(training_set.photos),
         "training_set": training_set.digest(),
-        "validation": tested,
+        "validation": one_or_all(tested),
     }

@@ -3,7 +3,7 @@
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from superfeat.training.run import (
 )
 from superfeat.training.start import prepare_start
 from superfeat.training.steps import Stepper, draw_looks
-from superfeat.training.validation import Score, validate
+from superfeat.training.validation import Score, decisive, facts_of, validate
 from superfeat.weights import Network, build_module
 
 PAIRS, POOL = 2, 3  # what a random generator is for; 1 is the order of photos at the start, 4 how images are shown
@@ -53,7 +53,7 @@ class Trainer:
         self,
         recipe: Recipe,
         training_set: TrainingSet,
-        validation: RetrievalSet | None,
+        validation: Sequence[RetrievalSet],
         folder: RunFolder,
         ranks: Ranks,
         workers: int,
@@ -298,38 +298,36 @@ class Trainer:
         """Before the first epoch, every few epochs, and at the end. The first rank searches, the others wait."""
         epoch, every = self.position.epoch, self.recipe.validation.every
         due = every > 0 and (last or epoch % every == 0) and self.position.validated != epoch
-        if self.ranks.first and due and self.validation is not None:
-            yield from self._validate(self.validation)
+        if self.ranks.first and due and self.validation:
+            yield from self._validate()
         if self.ranks.first and (last or due):
             self.folder.save_network(self._snapshot(), "last")
-            if self.validation is None or every == 0:
+            if not self.validation or every == 0:
                 self.folder.save_network(self._snapshot(), "best")
         if due:
             self.position.validated = epoch
             self._save()
         self.ranks.wait()
 
-    def _validate(self, test: RetrievalSet) -> Iterator[Event]:
+    def _validate(self) -> Iterator[Event]:
         config = self.recipe.validation
         snapshot = self._snapshot()
-        total = len(test.photos) + min(config.codebook_images, len(self.training_set.photos))
+        total = sum(len(test.photos) for test in self.validation)
+        total += min(config.codebook_images, len(self.training_set.photos))
         order = np.random.default_rng(self.config.seed).permutation(len(self.training_set.photos))
         photos = [self.training_set.photos[number] for number in order]
-        for done in validate(snapshot, test, photos, config, self.folder.path, self.workers):
-            if not isinstance(done, Score):
+        scores: list[Score] = []
+        for done in validate(snapshot, self.validation, photos, config, self.folder.path, self.workers):
+            if isinstance(done, Score):
+                scores.append(done)
+            else:
                 yield Event("validating", done, total)
-                continue
-            facts = {
-                "map": round(done.map, 3),
-                "queries": done.queries,
-                "images": done.images,
-                "words_per_image": done.words_per_image,
-            }
-            self._log({"event": "validation", "step": self.position.steps, "epoch": self.position.epoch, **facts})
-            if self.position.best is None or done.map > self.position.best:
-                self.position.best, self.position.best_epoch = done.map, self.position.epoch
-                self.folder.save_network(snapshot, "best")
-            yield Event("validation", self.position.epoch, self.config.epochs, facts)
+        facts, found = facts_of(self.validation, scores), decisive(scores)
+        self._log({"event": "validation", "step": self.position.steps, "epoch": self.position.epoch, **facts})
+        if self.position.best is None or found > self.position.best:
+            self.position.best, self.position.best_epoch = found, self.position.epoch
+            self.folder.save_network(snapshot, "best")
+        yield Event("validation", self.position.epoch, self.config.epochs, facts)
 
     def _snapshot(self) -> Network:
         """The network as it is now: a Network never changes."""

@@ -1,45 +1,47 @@
 """How well a network finds: features, a codebook from training photos, an index, a search with every query, mAP."""
 
 import dataclasses
+import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, ValidationConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
+from superfeat.evaluation.judge import grades_of, lists_of
 from superfeat.evaluation.metrics import average_precision, mean_average_precision
+from superfeat.evaluation.searching import Names, add_images, own_names, renamed, search_set
 from superfeat.extraction.extract import extract
 from superfeat.features import Features
-from superfeat.images import Box, Photo
+from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, train_codebook, words_for
 from superfeat.index.index import Index
 from superfeat.weights import Network
 
-BATCH = 64  # images that share one wait for the disk
-Look = tuple[Path, Box | None]  # which part of which file
-
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """mAP in percent, over `queries` queries, and how many words an image has on average."""
+    """How a set was searched: mAP in percent over `queries` queries, and how many words an image has on average."""
 
     map: float
     queries: int
     images: int
     words_per_image: float
+    hard: float | None = None  # mAP by the Hard protocol, of a graded set
 
 
 def validate(
     network: Network,
-    test: RetrievalSet,
+    tests: Sequence[RetrievalSet],
     codebook_photos: Sequence[Photo],
     config: ValidationConfig,
     scratch: Path,
     workers: int | None = None,
 ) -> Iterator[int | Score]:
-    """Yields how many photos have been extracted, and the score at the end."""
+    """Yields how many photos have been extracted, and the score of each set as soon as it is known."""
     done = 0
     single = dataclasses.replace(config.extract, scales=(1.0,))
     samples: list[np.ndarray] = []
@@ -49,16 +51,55 @@ def validate(
     with tempfile.TemporaryDirectory(prefix=".validation.", dir=scratch) as work:
         codebook = _learn_codebook(samples, config.codebook, Path(work) / "k-means", workers)
         del samples
-        index = Index.create(Path(work) / "index", codebook, IndexConfig(search=config.search), network=network.digest)
-        asked: dict[Look, Features] = {}
-        images = _keep_queries(_extracted(network, test.photos, config.extract, workers), test, asked)
-        for _ in index.add_many(images, batch=BATCH):
-            yield (done := done + 1)
-        rest = [query.photo for query in test.queries if (query.photo.path, query.photo.box) not in asked]
-        for photo, features in _extracted(network, rest, config.extract, workers):
-            asked[photo.path, photo.box] = features
-            yield (done := done + 1)
-        yield _score(index, test, asked, workers)
+        search = IndexConfig(search=config.search)
+        for number, test in enumerate(tests):
+            index = Index.create(Path(work) / f"index{number}", codebook, search, network=network.digest)
+            for found in _search(network, index, test, config.extract, workers):
+                yield found or (done := done + 1)
+
+
+def decisive(scores: Sequence[Score]) -> float:
+    """What decides which network is the best: the mAP of one set; of several their mean, Hard where a set has it."""
+    if len(scores) == 1:
+        return scores[0].map
+    return math.fsum(one.map if one.hard is None else one.hard for one in scores) / len(scores)
+
+
+def facts_of(tests: Sequence[RetrievalSet], scores: Sequence[Score]) -> dict[str, Any]:
+    """What the log keeps: the figures of one set; of several what decides, sums, and the figures of each by name."""
+    images = [one.images for one in scores]
+    words = scores[0].words_per_image
+    if len(scores) > 1:
+        words = round(float(np.average([one.words_per_image for one in scores], weights=images)), 1)
+    facts = {"map": round(decisive(scores), 3), "queries": sum(one.queries for one in scores), "images": sum(images)}
+    facts["words_per_image"] = words
+    if len(scores) == 1:
+        return facts
+    return {**facts, "sets": {test.name: _figures(one) for test, one in zip(tests, scores, strict=True)}}
+
+
+def _figures(score: Score) -> dict[str, Any]:
+    """Of one set among several."""
+    hard = {} if score.hard is None else {"map_hard": round(score.hard, 3)}
+    rest = {"queries": score.queries, "images": score.images, "words_per_image": score.words_per_image}
+    return {"map": round(score.map, 3), **hard, **rest}
+
+
+def _search(
+    network: Network, index: Index, test: RetrievalSet, config: ExtractConfig, workers: int | None
+) -> Iterator[Score | None]:
+    """None for each photo that has been extracted, and the score at the end."""
+    names = own_names(test)
+    wanted = names.photos(test)
+    photos, database = renamed(list(wanted.values()), list(wanted)), len(test.photos)
+    asked: dict[str, Features] = {}
+    images = extract(network, photos[:database], config, workers=workers)
+    for _ in add_images(index, _keep_queries(images, names, asked)):
+        yield None
+    for features in extract(network, photos[database:], config, workers=workers):
+        asked[features.name] = features
+        yield None
+    yield _score(index, test, names, asked, workers)
 
 
 def _learn_codebook(samples: list[np.ndarray], config: CodebookConfig, work: Path, workers: int | None) -> Codebook:
@@ -67,31 +108,23 @@ def _learn_codebook(samples: list[np.ndarray], config: CodebookConfig, work: Pat
 
 
 def _keep_queries(
-    images: Iterator[tuple[Photo, Features]], test: RetrievalSet, asked: dict[Look, Features]
-) -> Iterator[tuple[str, Features, None]]:
+    images: Iterable[Features], names: Names, asked: dict[str, Features]
+) -> Iterator[tuple[str, Features]]:
     """Passes database images on to the index, and keeps the features of those that are queries too."""
-    wanted = {(query.photo.path, query.photo.box) for query in test.queries}
-    for photo, features in images:
-        if (look := (photo.path, photo.box)) in wanted:
-            asked[look] = features
-        yield features.name, features, None
+    wanted = set(names.queries)
+    for features in images:
+        if features.name in wanted:
+            asked[features.name] = features
+        yield features.name, features
 
 
-def _extracted(
-    network: Network, photos: Sequence[Photo], config: ExtractConfig, workers: int | None
-) -> Iterator[tuple[Photo, Features]]:
-    """The features of each photo, named by its number: names may stand twice in a benchmark."""
-    numbered = [dataclasses.replace(photo, name=str(number)) for number, photo in enumerate(photos)]
-    for features in extract(network, numbered, config, workers=workers):
-        yield photos[int(features.name)], features
-
-
-def _score(index: Index, test: RetrievalSet, asked: dict[Look, Features], workers: int | None) -> Score:
-    queries = [asked[query.photo.path, query.photo.box] for query in test.queries]
-    rankings = index.search_many(queries, None, workers=workers)
-    precisions = [
-        average_precision(np.asarray([int(name) for name in ranking.names]), query.positives, query.junk)
-        for query, ranking in zip(test.queries, rankings, strict=True)
-    ]
-    words = index.info()["words_per_image"]
-    return Score(100 * mean_average_precision(precisions), len(queries), len(index), words)
+def _score(index: Index, test: RetrievalSet, names: Names, asked: dict[str, Features], workers: int | None) -> Score:
+    answers = search_set(index, names.database, (asked[name] for name in names.queries), workers)
+    precisions: dict[str, list[float]] = {grade: [] for grade in ("all", "hard")}
+    for query, found in zip(test.queries, answers, strict=True):
+        if found is not None:
+            for grade, values in precisions.items():
+                values.append(average_precision(found.numbers, *lists_of(query, grade)))
+    found_all, found_hard = (100 * mean_average_precision(values) for values in precisions.values())
+    hard = found_hard if "hard" in grades_of(test) and not math.isnan(found_hard) else None
+    return Score(found_all, len(precisions["all"]), len(index), index.info()["words_per_image"], hard)

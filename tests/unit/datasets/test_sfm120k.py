@@ -53,7 +53,8 @@ def test_the_published_layout(tmp_path: Path) -> None:
     assert found.pairs[:5].tolist() == [[0, 1], [1, 2], [2, 3], [3, 0], [4, 5]]
     assert found.notes == ("47 pairs whose query is their positive were dropped",)
     assert len(read_sfm120k(str(tmp_path), "val").photos) == 8
-    found.require_trainable(negatives=5)
+    found.require_pairs()
+    found.require_negatives(5)
 
 
 def test_where_images_lie(tmp_path: Path) -> None:

@@ -192,6 +192,20 @@ def test_balance_makes_things_as_likely_as_it_says(balance: float) -> None:
         assert abs(counts[thing] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5, thing
 
 
+@pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
+def test_balance_without_pairs(balance: float) -> None:
+    """A thing with n photos has the weight n^(1 - balance); one with a single photo is never asked."""
+    sizes = {0: 2, 1: 5, 2: 20, 3: 1}
+    found = made([thing for thing, count in sizes.items() for _ in range(count)])
+    random, draws = np.random.default_rng(3), 3000
+    counts = Counter(int(found.things[found.draw_pairs(1, random, balance)[0, 0]]) for _ in range(draws))
+    assert counts.keys() == {0, 1, 2}
+    total = sum(sizes[thing] ** (1 - balance) for thing in counts)
+    for thing in counts:
+        share = sizes[thing] ** (1 - balance) / total
+        assert abs(counts[thing] - draws * share) < 4 * (draws * share * (1 - share)) ** 0.5, thing
+
+
 def test_balanced_pairs_of_one_thing_are_equally_likely() -> None:
     found = made([0] * 5 + [1, 1], [(0, 1), (1, 2), (2, 3), (3, 4), (5, 6)])
     random = np.random.default_rng(4)
@@ -335,6 +349,12 @@ def test_names_that_no_encoding_has() -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
+def require_tuples(found: TrainingSet, negatives: int) -> None:
+    """What a tuple of query, positive and negatives needs."""
+    found.require_pairs()
+    found.require_negatives(negatives)
+
+
 @pytest.mark.parametrize(
     ("things", "pairs", "negatives", "message"),
     [
@@ -346,7 +366,7 @@ def test_names_that_no_encoding_has() -> None:
             None,
             5,
             "each query needs 5 negatives of 5 different other things, but there are only 3 things: "
-            "add things, or --set training.negatives=2",
+            "add things, or set training.negatives to 2",
         ),
         ([1, 1], None, 1, "each query needs a negative of another thing, but there is only 1 thing: add things"),
     ],
@@ -355,15 +375,15 @@ def test_what_cannot_be_trained_on(
     things: list[int], pairs: list[tuple[int, int]] | None, negatives: int, message: str
 ) -> None:
     with pytest.raises(DatasetError) as raised:
-        made(things, pairs).require_trainable(negatives)
+        require_tuples(made(things, pairs), negatives)
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
 
 
 def test_what_can_be_trained_on() -> None:
-    made([1, 1, 2, 3]).require_trainable(2)
-    made([1, 1, 2, 3], [(0, 1)]).require_trainable(2)
-    made([1, 1]).require_trainable(0)
+    require_tuples(made([1, 1, 2, 3]), 2)
+    require_tuples(made([1, 1, 2, 3], [(0, 1)]), 2)
+    require_tuples(made([1, 1]), 0)
 
 
 # --- from labels ------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The index as its users see it: what goes in, what comes out, and what is refused."""
 
+import dataclasses
 import itertools
 import os
 import subprocess
@@ -388,6 +389,25 @@ def test_features_of_another_network(index: Index) -> None:
         assert len(state.search(features(2, NETWORK))) == len(state.search(features(2))) == 2
     assert index.add("b", features(1, NETWORK)).outcome == "same"
     assert index.add("b", vectors(1)).outcome == "same"
+
+
+def test_words_know_the_network_of_their_features(index: Index) -> None:
+    words = index.query(features(0, NETWORK), assignments=1)
+    list(index.add_many([("a", words, None)]))
+    assert index.network == Index.open(index.path).network == NETWORK
+    assert index.add("a", features(0, NETWORK)).outcome == "same"
+    with pytest.raises(SuperfeatError, match="come from another network"):
+        list(index.add_many([("b", dataclasses.replace(words, network="f" * 64), None)]))
+
+
+def test_a_query_says_where_each_feature_went(index: Index) -> None:
+    rows = vectors(3, rows=7)
+    query = index.query(rows, assignments=3)
+    assert query.assigned is not None
+    np.testing.assert_array_equal(query.assigned, CODEBOOK.assign(rows, 3))
+    np.testing.assert_array_equal(query.words, np.unique(query.assigned))
+    index.add("a", rows)
+    assert index.words_of("a").assigned is None
 
 
 def test_the_network_is_that_of_the_codebook(tmp_path: Path) -> None:

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from superfeat.config import IndexConfig, SearchConfig
+from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.engine import Engine
 from superfeat.errors import DatasetError, SuperfeatError
+from superfeat.extraction.folder import FeatureStore, feature_writer
+from superfeat.features import Features
+from superfeat.images import Photo
 from superfeat.index.build import CALIBRATION
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
@@ -18,13 +22,16 @@ from superfeat.probability.apply import FOREIGN_IMAGES, meet_strangers
 from superfeat.probability.fit import (
     SHIPPED,
     Comparisons,
+    Labelled,
     Results,
     bootstrap_intervals,
     calibrate,
     choose_results,
     compare_index,
+    compare_sets,
     draw_results,
     group_searches,
+    index_sets,
     measure_background,
     origin_of,
     predict,
@@ -115,6 +122,63 @@ def test_many_labels_are_thinned(index: Index, monkeypatch: pytest.MonkeyPatch) 
 def test_searches_that_share_an_image_are_for_one_thing() -> None:
     labels = np.asarray([[1, 0, 0, 0], [0, 1, -1, 0], [0, 0, 1, 0], [0, 0, 0, 1], [-1, 0, 0, 0]], np.int8)
     assert group_searches(labels).tolist() == [0, 1, 1, 2, 0]
+
+
+# -- Sets
+
+
+def features_of(thing: int, view: int, name: str) -> Features:
+    ones = np.ones(FEATURES, np.float32)
+    return Features(name, photo(thing, view), ones, ones, np.arange(FEATURES, dtype=np.int32))
+
+
+def labelled_set(folder: Path, name: str, things: tuple[int, ...], leave_out: tuple[str, ...] = ()) -> Labelled:
+    """Two views of each thing under names that the sets share; the first asks for the second. Some have no features."""
+    names = [(f"{number}{view}.jpg", thing, view) for number, thing in enumerate(things) for view in range(2)]
+    with feature_writer(folder / name, {}, DIM, regions=False) as writer:
+        for file, thing, view in names:
+            if file not in leave_out:
+                writer.add(features_of(thing, view, file), (0, 0))
+        writer.finish()
+    photos = tuple(Photo(Path(file), file) for file, _, _ in names)
+    asked = tuple(Query(photos[2 * number], (2 * number + 1,)) for number in range(len(things)))
+    return Labelled(RetrievalSet(name, photos, asked), FeatureStore(folder / name))
+
+
+def test_sets_in_one_index(tmp_path: Path) -> None:
+    """Photos of one name in two sets are two, each search is judged in both, and one without features is not asked."""
+    sets = [labelled_set(tmp_path, "a", (0, 1)), labelled_set(tmp_path, "b", (2, 3, 4), ("10.jpg", "21.jpg"))]
+    index = index_sets(tmp_path / "index", CODEBOOK, sets)
+    kept = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (3, 1), (4, 0)]  # thing and view, in the order of the sets
+    assert len(index) == len(kept)
+    found = compare_sets(index, sets)
+    assert found.image_sets.tolist() == [0] * 4 + [1] * 4
+    assert found.search_sets.tolist() == [0] * 4 + [1] * 4
+    assert found.labels[::2].tolist() == [
+        [-1, 1, 0, 0, 0, 0, 0, 0],
+        [0, 0, -1, 1, 0, 0, 0, 0],
+        [0, 0, 0, 0, -1, 1, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0, -1],
+    ]
+    np.testing.assert_array_equal(found.labels[::2], found.labels[1::2])
+    asked = [(0, 0), (1, 0), (2, 0), (4, 0)]
+    plain = Index.create(tmp_path / "plain", CODEBOOK)
+    list(plain.add_many(((f"{number}", photo(*one), None) for number, one in enumerate(kept)), batch=100))
+    for number, one in enumerate(asked):
+        for row, assignments in ((2 * number, 1), (2 * number + 1, plain.config.search.assignments)):
+            scores = plain.scores(plain.query(photo(*one), assignments), [str(place) for place in range(len(kept))])
+            np.testing.assert_array_equal(found.scores[row], scores)
+    np.testing.assert_allclose(found.pairs, [plain.scores(str(n), [str(m) for m in range(8)]) for n in range(8)])
+
+
+def test_sets_without_features(tmp_path: Path) -> None:
+    full = labelled_set(tmp_path, "full", (0, 1))
+    empty = labelled_set(tmp_path, "empty", (2,), ("00.jpg", "01.jpg"))
+    with pytest.raises(DatasetError, match="has no features of the photos of empty"):
+        index_sets(tmp_path / "index", CODEBOOK, [full, empty])
+    silent = labelled_set(tmp_path, "silent", (0, 1), ("00.jpg", "10.jpg"))
+    with pytest.raises(DatasetError, match="none of the queries of silent has features"):
+        compare_sets(index_sets(tmp_path / "other", CODEBOOK, [silent]), [silent])
 
 
 # -- Collections

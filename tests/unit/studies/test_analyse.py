@@ -218,7 +218,7 @@ def test_an_evaluation_loads_its_network_once(tmp_path: Path, monkeypatch: pytes
         loaded.append(arguments)
         return load(*arguments, **named)
 
-    for module in ("superfeat.weights", "superfeat.weights.files"):
+    for module in ("superfeat.evaluation.evaluate", "superfeat.weights", "superfeat.weights.files"):
         monkeypatch.setattr(f"{module}.load_network", counting)
     stream = extract(load(tmp_path / "fire"), tmp_path / "photos", CONFIG)
     train_codebook(stream, words=8).save(tmp_path / "words")

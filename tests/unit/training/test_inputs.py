@@ -95,7 +95,7 @@ def test_an_unreadable_photo_is_named(photos: list[Photo], tmp_path: Path, conte
         inputs(len(photos))
     message = str(error.value)
     assert message.startswith(f"tower/x.jpg cannot be read ({reason}")
-    assert "--resume" in message
+    assert "resume the run" in message
     assert "\n" not in message
     assert inputs(0).shape[0] == 3
 

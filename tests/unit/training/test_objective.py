@@ -314,7 +314,7 @@ def test_the_trainer_adds_up_and_steps(tiny_network: Network) -> None:
     network = recipe_network(tiny_network.config)
     training = TrainingConfig(negatives=3, queries=3)
     recipe = Recipe(network=network.config, training=training)
-    trainer = Trainer(recipe, cast(Any, None), None, cast(Any, None), Ranks(), workers=1, device="cpu")
+    trainer = Trainer(recipe, cast(Any, None), (), cast(Any, None), Ranks(), workers=1, device="cpu")
     trainer._adopt(network)
     everything = [image for seed in (0, 10, 20) for image in photos(seed=seed)]
 

@@ -3,6 +3,8 @@
 import dataclasses
 import fnmatch
 import itertools
+import json
+import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -191,6 +193,21 @@ def test_the_defaults_are_the_papers_too() -> None:
 @pytest.mark.parametrize("name", HOW)
 def test_how_sfm120k_is_its_papers(name: str) -> None:
     assert setting(read_recipe("how-sfm120k"), name) == HOW[name]
+
+
+DOCUMENT = PROJECT / "docs" / "training.md"
+BEYOND = {
+    *(f"training.{name}" for name in ("negatives_from", "frozen_stages", "least_side", "schedule", "warm_up")),
+    *("training.trunk_rate", "training.average", "data.synthetic_views", "data.balance"),
+}
+
+
+def test_the_document_says_what_is_off_by_default() -> None:
+    rows = re.findall(r"^\| `([a-z_.]+)` \| (`[^`]+`|left out) \|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for name, _ in rows} == BEYOND
+    for name, default in rows:
+        expected = None if default == "left out" else json.loads(default.strip("`"))
+        assert setting(Recipe(), name) == expected, name
 
 
 # --- Changes ----------------------------------------------------------------------------------------------------------

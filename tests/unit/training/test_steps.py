@@ -1,6 +1,8 @@
 """One step: how its images are looked at, and its gradient: against plain loops, and against one big graph."""
 
+import functools
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -38,6 +40,7 @@ PLAIN = [[AS_IT_IS] * 2] * 4
 SIZES = ((32, 40), (24, 40), (40, 24), (28, 28))
 EVERY_LOSS = {
     "super": LossConfig(decorrelation=0.0),
+    "attn": LossConfig(superfeature=0.0),
     "attn + super": LossConfig(),
     "global": LossConfig(superfeature=0.0, decorrelation=0.0, pooled=1.0),
     "global + attn": LossConfig(superfeature=0.0, pooled=1.0),
@@ -350,6 +353,39 @@ def test_an_image_is_looked_at_as_the_step_says(tiny_network: Network) -> None:
     assert gap(found.total, plain.total) > 1e-3
 
 
+@pytest.mark.parametrize("row", EVERY_LOSS)
+def test_recomputing_gives_the_same_step(tiny_network: Network, row: str) -> None:
+    network, config = in_double(tiny_network), EVERY_LOSS[row]
+    whole, again = (
+        stepper_of(network, config, recompute=recompute).shared_negatives(PAIRS, PLAIN, THINGS, WIDTH)
+        for recompute in (False, True)
+    )
+    assert gap(again.total, whole.total) <= 1e-12
+    assert torch.equal(again.measures, whole.measures)
+
+
+def test_recomputing_keeps_the_graph_of_one_image_at_a_time(tiny_network: Network) -> None:
+    """Each image goes through the network twice, and is read once; no graph is left when the next one is made."""
+    graphs: list[weakref.ref[Tensor]] = []
+    read: list[int] = []
+
+    def describe(x: Tensor) -> Local:
+        assert not any(graph() is not None for graph in graphs)
+        local: Local = tiny_network.module(x)
+        if local.vectors.requires_grad:
+            graphs.append(weakref.ref(local.vectors))
+        return local
+
+    def inputs(number: int, look: Look = AS_IT_IS) -> Tensor:
+        read.append(number)
+        return Photos()(number, look)
+
+    stepper = stepper_of(tiny_network, LossConfig(), recompute=True, describe=describe, inputs=inputs)
+    stepper.shared_negatives(PAIRS, PLAIN, THINGS, WIDTH)
+    assert len(graphs) == PAIRS.size
+    assert read == list(range(PAIRS.size))
+
+
 def test_a_parameter_without_part_in_the_step_has_gradient_zero(tiny_network: Network) -> None:
     spare = torch.ones(3, requires_grad=True)
     stepper = stepper_of(tiny_network, LossConfig(), parameters=[*trained(tiny_network), spare])
@@ -416,20 +452,20 @@ def by_ranks(count: int, step: Callable[[Ranks], StepGradient]) -> StepGradient:
 
 
 def steps(describe: Describe, network: Network) -> Iterator[Callable[[Ranks, int], StepGradient]]:
-    """Both kinds of step."""
+    """Both kinds of step, and that with shared negatives in less memory."""
 
-    def shared(ranks: Ranks, workers: int) -> StepGradient:
-        stepper = stepper_of(network, LossConfig(pooled=1.0), describe=describe, ranks=ranks, workers=workers)
+    def shared(ranks: Ranks, workers: int, **more: Any) -> StepGradient:
+        stepper = stepper_of(network, LossConfig(pooled=1.0), describe=describe, ranks=ranks, workers=workers, **more)
         return stepper.shared_negatives(PAIRS[:2], PLAIN[:2], THINGS[:2], WIDTH)
 
     def alone(ranks: Ranks, workers: int) -> StepGradient:
         stepper = stepper_of(network, LossConfig(pooled=1.0), describe=describe, ranks=ranks, workers=workers)
         return stepper.each_alone(np.array([[0, 1, 2], [3, 4, 5]]), [[AS_IT_IS] * 3] * 2, WIDTH)
 
-    yield from (shared, alone)
+    yield from (shared, alone, functools.partial(shared, recompute=True))
 
 
-@pytest.mark.parametrize("kind", [0, 1], ids=["shared negatives", "each alone"])
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["shared negatives", "each alone", "shared, recomputed"])
 def test_any_number_of_workers_gives_the_same_bits(tiny_network: Network, kind: int) -> None:
     step = list(steps(tiny_network.module, tiny_network))[kind]
     one, three = (step(Ranks(), workers) for workers in (1, 3))
@@ -438,7 +474,7 @@ def test_any_number_of_workers_gives_the_same_bits(tiny_network: Network, kind: 
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-@pytest.mark.parametrize("kind", [0, 1], ids=["shared negatives", "each alone"])
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["shared negatives", "each alone", "shared, recomputed"])
 def test_any_number_of_ranks_gives_the_same_gradient(tiny_network: Network, kind: int, count: int) -> None:
     """Of five ranks some have no image of two pairs, and none of two tuples."""
     step = list(steps(tiny_network.module, tiny_network))[kind]

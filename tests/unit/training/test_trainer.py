@@ -62,7 +62,7 @@ def trainer_of(network: Network, **settings: Any) -> Trainer:
     training = TrainingConfig(learning_rate=RATE, tuples_per_step=2, **settings)
     recipe = Recipe(network=network.config, training=training)
     folder = SimpleNamespace(log=lambda record: None)
-    trainer = Trainer(recipe, cast(Any, None), None, cast(Any, folder), Ranks(), workers=1, device="cpu")
+    trainer = Trainer(recipe, cast(Any, None), (), cast(Any, folder), Ranks(), workers=1, device="cpu")
     trainer._adopt(recipe_network(network.config))
     random = torch.Generator().manual_seed(0)
 

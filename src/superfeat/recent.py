@@ -8,9 +8,12 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """At most `count` values of together at most `size`; the one that was not used for longest goes first."""
+    """At most `count` values of together at most `size`; the one that was not used for longest goes first.
 
-    def __init__(self, count: int, size: int) -> None:
+    May be used from several threads. Values that are put without a size are only counted.
+    """
+
+    def __init__(self, count: int, size: int = 0) -> None:
         self.count, self.size = count, size
         self.held = 0
         self._values: collections.OrderedDict[str, tuple[Value, int]] = collections.OrderedDict()
