@@ -137,7 +137,7 @@ def compare(codebook: Codebook, labelled: Sequence[Labelled]) -> Comparisons:
 
 
 def origin_of(codebook: Codebook, labelled: Sequence[Labelled]) -> Origin:
-    network = labelled[0].store.manifest.get("network", {}).get("digest")
+    network = labelled[0].store.network
     config = EvaluateConfig().index
     return Origin(network, codebook.digest, config.kernel, config.search.alpha, config.search.threshold)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from superfeat.config import CodebookConfig, EvaluateConfig
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
-from superfeat.evaluation.judge import Answer, judge
+from superfeat.evaluation.judge import GradedRanking, judge
 from superfeat.evaluation.searching import names_in
 from superfeat.evaluation.stages import Step, build_index, search_index
 from superfeat.extraction.folder import FeatureStore, feature_writer
@@ -103,7 +103,7 @@ def measure(folder: Path, images: int, queries: int, features: int, words: int) 
     seconds["index"], began = time.monotonic() - began, time.monotonic()
     answers = [found for found in search_index(folder / "index", store, names, test, (), None) if found is not None]
     seconds["search"], began = time.monotonic() - began, time.monotonic()
-    assert all(isinstance(found, Answer) for found in answers)
+    assert all(isinstance(found, GradedRanking) for found in answers)
     scores = judge(test, answers)
     seconds["score"] = time.monotonic() - began
     return {

@@ -10,8 +10,8 @@ the sets decides.
     python -m benchmarks.profiles compare WORK/a@CHOICE WORK/b@CHOICE --data DATA        (paired bootstrap)
     python -m benchmarks.profiles draw benchmarks/results/profiles.json -o docs/pictures/profiles.png
 
-A CHOICE is a number of features over all scales ("1000"), or of each scale ("300,200,100"), with "/16384" for another
-number of words than 8192.
+A CHOICE is a number of features over all scales ("1000"), or of each scale from the finest on ("300,200,100"), with
+"/16384" for another number of words than 8192. With --codebook a codebook that is there serves all choices.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def read_sets(data: Path, names: Sequence[str]) -> list[RetrievalSet]:
 
 def extract(args: argparse.Namespace) -> None:
     network = superfeat.load_network(args.network)
-    learned = list_photos(args.codebook_images).photos
+    learned = list_photos(args.codebook_images).photos if args.codebook_images else []
     chosen = np.random.default_rng(0).permutation(len(learned))[:CODEBOOK_IMAGES]
     photos = {str(learned[number].path): learned[number].path for number in chosen}
     codebook = list(photos)
@@ -171,7 +171,7 @@ def judge(
                 pass
             queries = [extracted.features(str(query.photo.path), choice) for query in test.queries]
             rankings = [ranking.ids for ranking in index.search_many(queries, top=None)]
-            counts.append(index.info()["words_per_image"])
+            counts.append(index.info().words_per_image)
         whole = list(_precisions(test, rankings, hard=False))
         medium[test.name] = 100 * float(np.mean(whole))
         precisions[test.name] = list(_precisions(test, rankings, hard=True)) or whole
@@ -195,7 +195,7 @@ def measure(args: argparse.Namespace) -> None:
         extracted = Extracted(folder)
         facts = {name: extracted.facts[name] for name in ("network", "method", "size", "scales")}
         for text in args.choices:
-            found = judge(extracted, Choice.parse(text), tests)
+            found = judge(extracted, Choice.parse(text), tests, args.codebook)
             row = {
                 **facts,
                 "work": folder.name,
@@ -219,7 +219,7 @@ def compare(args: argparse.Namespace) -> None:
     found = []
     for text in (args.first, args.second):
         folder, _, choice = text.rpartition("@")
-        found.append(judge(Extracted(Path(folder)), Choice.parse(choice), tests))
+        found.append(judge(Extracted(Path(folder)), Choice.parse(choice), tests, args.codebook))
     draws = []
     for name in found[0].precisions:
         a, b = (np.asarray(one.precisions[name]) for one in found)
@@ -272,10 +272,11 @@ def main() -> None:
             one.add_argument("--work", type=Path, required=True)
             one.add_argument("--size", type=int, required=True)
             one.add_argument("--scales", type=float, nargs="+", required=True)
-            one.add_argument("--codebook-images", nargs="+", required=True)
+            one.add_argument("--codebook-images", nargs="+", default=[])
             one.add_argument("--workers", type=int)
             continue
         one.add_argument("--json", type=Path)
+        one.add_argument("--codebook", type=superfeat.Codebook.open)
         if verb is measure:
             one.add_argument("work", type=Path, nargs="+")
             one.add_argument("--choices", nargs="+", default=list(CHOICES))

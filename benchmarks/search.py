@@ -232,9 +232,9 @@ def million(arguments: argparse.Namespace) -> dict[str, Any]:
     stored = sum((folder / name).stat().st_size for folder in folders for name in ("ids.npy", "codes.npy"))
     query_words = float(np.median([len(query) for query in queries]))
     return {
-        **{key: info[key] for key in ("images", "postings", "words_per_image", "segments")},
-        "bytes_per_posting": round(stored / info["postings"], 4),
-        "bytes_per_posting_with_names_codebook_and_all": info["bytes_per_posting"],
+        **{key: getattr(info, key) for key in ("images", "postings", "words_per_image", "segments")},
+        "bytes_per_posting": round(stored / info.postings, 4),
+        "bytes_per_posting_with_names_codebook_and_all": info.bytes_per_posting,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "query_words": query_words,
         "postings_scanned": scanned,

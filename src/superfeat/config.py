@@ -316,8 +316,8 @@ class Recipe:
             raise ConfigError("training needs a whitening: give network.whitened_dim, for example 128")
 
 
-# `fast` was chosen on terrassa12 and rparis6k_mini_ext; docs/profiles.md has the table. The strongest of each scale, not
-# over all: strength grows as the scale shrinks, and coarse scales would push the fine ones out.
+# `fast` was chosen on terrassa12 and rparis6k_mini_ext; docs/profiles.md has the table. It keeps the strongest of each
+# scale, not over all: strength grows as the scale shrinks, and coarse scales would push the fine ones out.
 PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),
     "fast": ExtractConfig(features_per_scale=150, max_side=640, scales=(1.0, 0.707, 0.5), draft=True),

@@ -28,8 +28,8 @@ LEAST_PROBABILITY = 0.5
 # By kernel: of images of the same thing, where there are no probabilities, and of copies (docs/duplicates.md).
 LEAST_SIMILARITY = {"binary": 0.03, "real": 0.08}
 COPY_SIMILARITY = {"binary": 0.3, "real": 0.6}
-SHARE = 3  # more than one in so many pairs of images must be links
-STEPS = 1 << 30  # of likeness: whole numbers add up to the same in any order
+PAIRS_PER_LINK = 3  # more than one in so many pairs of images must be links
+LIKENESS_STEPS = 1 << 30  # of likeness: whole numbers add up to the same in any order
 
 Sets = tuple[tuple[int, ...], ...]  # a group: sets of copies, by the images' numbers
 
@@ -245,7 +245,7 @@ class _Joining:
         self._owners = {image: number for number, some in enumerate(groups) for image in some}
         self._linked: dict[int, list[int]] = {image: [] for image in self._owners}
         self._inside = dict.fromkeys(self._owners, 0)  # how many of its own group an image is linked with
-        steps = np.rint(links.likeness * STEPS).astype(np.int64).tolist()
+        steps = np.rint(links.likeness * LIKENESS_STEPS).astype(np.int64).tolist()
         for first, second, weight in zip(links.first.tolist(), links.second.tolist(), steps, strict=True):
             self._linked[first].append(second)
             self._linked[second].append(first)
@@ -270,12 +270,12 @@ class _Joining:
         if min(sizes) == 0:
             return False
         possible = min(sizes[0] * sizes[1], self.neighbours * min(sizes))  # a list holds no more than `neighbours`
-        if SHARE * self.across[one][other].links <= possible:
+        if PAIRS_PER_LINK * self.across[one][other].links <= possible:
             return False
         counts = self._count_across(one, other)
         needed = min(sum(sizes) - 1, self.neighbours)
         images = (image for group in (one, other) for image in self.members[group])
-        return all(SHARE * (self._inside[image] + counts.get(image, 0)) > needed for image in images)
+        return all(PAIRS_PER_LINK * (self._inside[image] + counts.get(image, 0)) > needed for image in images)
 
     def _count_across(self, one: int, other: int) -> dict[int, int]:
         """For each image of both groups that has any, its links with the other group."""

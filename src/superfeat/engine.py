@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 KEPT_PHOTOS = 8  # whose features stay in memory: a box on one, or an explanation, extracts nothing again
 LEAST_MASS = 0.5  # of a feature's attention inside a box: it belongs to the box
 
-Photo = str | Path | bytes  # the name of an indexed photo, a file, or the bytes of one
+PhotoLike = str | Path | bytes  # the name of an indexed photo, a file, or the bytes of one
 
 
-class Found(NamedTuple):
+class FoundPhoto(NamedTuple):
     """A photo that was found."""
 
     name: str
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 class Answer:
     """What was found, best first, and how much of the query was looked for."""
 
-    hits: list[Found]
+    hits: list[FoundPhoto]
     features: int  # of the query that were searched with; 0 for an indexed photo, whose words are stored
     size: tuple[int, int] | None = None  # width and height that the query was looked at
 
@@ -117,7 +117,7 @@ class Engine:
 
     # -- Photos -> features
 
-    def features(self, photo: Photo) -> Features:
+    def features(self, photo: PhotoLike) -> Features:
         """Features of a photo with their attention maps; the last few photos stay in memory."""
         data = self._read(photo)
         key = photo_key(data)
@@ -139,7 +139,7 @@ class Engine:
                 self._kept.put(key, found)
         return found
 
-    def _read(self, photo: Photo) -> bytes:
+    def _read(self, photo: PhotoLike) -> bytes:
         if isinstance(photo, bytes):
             return photo
         path = self.path_of(photo) if isinstance(photo, str) else photo
@@ -148,7 +148,7 @@ class Engine:
         except OSError as error:
             raise ImageError(f"cannot read {path}: {error.strerror}") from error
 
-    def pixels(self, photo: Photo) -> np.ndarray:
+    def pixels(self, photo: PhotoLike) -> np.ndarray:
         """A photo as it was looked at, upright: (height, width, 3)."""
         from superfeat.images import read_image
 
@@ -172,7 +172,9 @@ class Engine:
                 return name
         raise SuperfeatError(f"{self.index.path} has no image called {photo}, and none of such a file")
 
-    def _words(self, query: Photo | Features, box: Region | None, config: SearchConfig) -> tuple[ImageWords, Answer]:
+    def _words(
+        self, query: PhotoLike | Features, box: Region | None, config: SearchConfig
+    ) -> tuple[ImageWords, Answer]:
         """An indexed photo is asked for with its stored words, one per feature, with a box or without."""
         if isinstance(query, str) and box is None:
             return self.index.words_of(query), Answer([], 0)
@@ -185,7 +187,7 @@ class Engine:
 
     def search(
         self,
-        query: Photo | Features,
+        query: PhotoLike | Features,
         *,
         box: Iterable[float] | None = None,
         top: int = 20,
@@ -205,7 +207,7 @@ class Engine:
             meta = metas.get(hit.name, {})
             chance = None if probabilities is None else float(probabilities[place])
             where = self._locate(words, hit, meta.get("places"), config)
-            hits.append(Found(hit.name, hit.id, hit.score, chance, where, meta.get("path")))
+            hits.append(FoundPhoto(hit.name, hit.id, hit.score, chance, where, meta.get("path")))
         return dataclasses.replace(answer, hits=hits)
 
     def _locate(self, query: ImageWords, hit: Hit, places: Any, config: SearchConfig) -> Region | None:
@@ -221,7 +223,7 @@ class Engine:
         return enclose(regions[shared.found], shared.scores)
 
     def explain(
-        self, query: Photo, name: str, *, box: Iterable[float] | None = None, config: SearchConfig | None = None
+        self, query: PhotoLike, name: str, *, box: Iterable[float] | None = None, config: SearchConfig | None = None
     ) -> Explanation:
         """Where the score of the indexed photo `name` comes from."""
         features = self.features(query)
@@ -235,11 +237,11 @@ class Engine:
 
     def add(self, name: str, path: Path) -> Added:
         """Looks at the photo at `path` and adds it under `name`; one that was there is replaced."""
-        from superfeat.images import Photo as Listed
+        from superfeat.images import Photo
         from superfeat.index.build import add_photos
 
         outcomes: Iterator[Any] = add_photos(
-            self.index, self.network, [Listed(path, name)], self.config, workers=self._workers, device=self._device
+            self.index, self.network, [Photo(path, name)], self.config, workers=self._workers, device=self._device
         )
         for outcome in outcomes:
             if isinstance(outcome, Added):

@@ -1,13 +1,15 @@
 """The values that cross borders: NumPy, immutable. torch stays on the far side of them."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
 
 from superfeat.errors import SuperfeatError
+
+Meta = Mapping[str, Any]  # what is noted with an image in an index: whatever its owner likes, as JSON
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -150,7 +150,7 @@ def read_image(
     ImageError if it cannot.
     A box is in stored pixels; its crop is limited in proportion, to max_side * its longest side / the whole's.
     """
-    with _explained(), _open(source) as image:
+    with _bad_photos_explained(), _open(source) as image:
         if draft and max_side is not None and box is None:
             image.draft("RGB", (2 * max_side, 2 * max_side))  # keeps twice the size, so that Lanczos still decides
         pixels = to_rgb(_upright(image) if upright and box is None else image)
@@ -174,7 +174,7 @@ def limit(pixels: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.nd
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def _bad_photos_explained() -> Iterator[None]:
     """Turns whatever decoders raise into an ImageError that says what is wrong with the photo."""
     try:
         yield
@@ -194,7 +194,7 @@ def _explained() -> Iterator[None]:
 
 def upright_size(source: str | Path | bytes) -> tuple[int, int]:
     """Width and height of a photo turned upright, without decoding it. ImageError if that cannot be read."""
-    with _explained(), _open(source) as image:
+    with _bad_photos_explained(), _open(source) as image:
         width, height = image.size
         return (height, width) if _orientation(image) in range(5, 9) else (width, height)
 

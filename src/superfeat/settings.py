@@ -18,6 +18,8 @@ else:
     import tomli as tomllib
 
 Settings = TypeVar("Settings")
+Values = dict[str, Any]  # settings as plain values, as files hold them: what `as_dict` gives
+Changes = Mapping[str, Any]  # settings by name, nested or dotted: what `overlay` takes
 
 
 def require(condition: bool, name: str, value: object, allowed: str) -> None:
@@ -32,7 +34,7 @@ def nearest_name(name: str, known: typing.Iterable[str]) -> str:
     return f"did you mean '{close[0]}'?" if close else f"known are {', '.join(options)}"
 
 
-def overlay(settings: Settings, changes: Mapping[str, Any], where: str = "") -> Settings:
+def overlay(settings: Settings, changes: Changes, where: str = "") -> Settings:
     """`settings` with `changes` on top. Keys may be nested (TOML tables) or dotted ('lit.rounds')."""
     hints = typing.get_type_hints(type(settings))
     known = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
@@ -57,7 +59,7 @@ def overlay(settings: Settings, changes: Mapping[str, Any], where: str = "") -> 
     return dataclasses.replace(settings, **values)  # type: ignore[type-var]
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> Values:
     """The tables of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -76,9 +78,9 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
-def as_dict(settings: Any) -> dict[str, Any]:
+def as_dict(settings: Any) -> Values:
     """Plain JSON-ready values."""
-    plain: dict[str, Any] = dataclasses.asdict(settings)
+    plain: Values = dataclasses.asdict(settings)
     return plain
 
 

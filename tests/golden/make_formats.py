@@ -159,7 +159,7 @@ def make_index(path: Path, store: FeatureStore, codebook: Codebook, work: Path) 
     words = index.words_of("thing3/0.png")
     told = ("images", "deleted", "segments", "in_journal", "postings", "kernel", "words", "dim", "codebook", "network")
     return {
-        "info": {key: index.info()[key] for key in told},
+        "info": {key: getattr(index.info(), key) for key in told},
         "names": list(index.names()),
         "ids": [index.id(name) for name in index.names()],
         "meta": index.meta(["thing0/0.png", "thing0/2.png"]),

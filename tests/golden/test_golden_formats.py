@@ -114,8 +114,8 @@ def test_an_index(formats: Path, expected: dict[str, Any]) -> None:
     index, numbers = Index.open(formats / "index"), expected["index"]
     assert len(list(index.verify())) == 14
     info = index.info()
-    assert {key: info[key] for key in numbers["info"]} == numbers["info"]
-    assert (info["images"], info["deleted"], info["segments"], info["in_journal"]) == (9, 4, 2, 4)
+    assert {key: getattr(info, key) for key in numbers["info"]} == numbers["info"]
+    assert (info.images, info.deleted, info.segments, info.in_journal) == (9, 4, 2, 4)
     assert list(index.names()) == numbers["names"]
     assert [index.id(name) for name in index.names()] == numbers["ids"]
     assert index.meta(["thing0/0.png", "thing0/2.png"]) == numbers["meta"]
@@ -145,7 +145,7 @@ def test_deleted_images_stay_deleted(formats: Path, gone: str) -> None:
 def test_an_index_is_compacted(formats: Path, expected: dict[str, Any]) -> None:
     index = Index.open(formats / "index")
     index.compact()
-    assert index.info()["deleted"] == index.info()["in_journal"] == 0
+    assert index.info().deleted == index.info().in_journal == 0
     assert list(index.names()) == expected["index"]["names"]
     assert_ranking(Index.open(formats / "index"), "thing3/0.png", expected["index"]["ranking"])
 

@@ -62,19 +62,21 @@ def truth_of(arrays: dict[str, np.ndarray]) -> list[dict[str, list[int]]]:
 def test_the_revisited_protocol(arrays: dict[str, np.ndarray]) -> None:
     found = revisited(arrays["ranks"].T, truth_of(arrays))
     for grade, prefix in (("easy", "E"), ("medium", "M"), ("hard", "H")):
-        assert abs(found[grade]["map"] - arrays[f"{prefix}_map"]) < TOLERANCE
-        assert abs(found[grade]["map"] - arrays[f"how_map_{grade}"]) < TOLERANCE
+        assert abs(found[grade].map - arrays[f"{prefix}_map"]) < TOLERANCE
+        assert abs(found[grade].map - arrays[f"how_map_{grade}"]) < TOLERANCE
         for ours, theirs in (("mp", "mpr"), ("aps", "aps"), ("prs", "prs")):
-            np.testing.assert_allclose(found[grade][ours], arrays[f"{prefix}_{theirs}"], atol=TOLERANCE, rtol=0)
-    assert abs(found["medium"]["map"] - arrays["val_map"]) < TOLERANCE
-    np.testing.assert_allclose(found["medium"]["mp"], arrays["val_mpk"], atol=TOLERANCE, rtol=0)
+            np.testing.assert_allclose(
+                getattr(found[grade], ours), arrays[f"{prefix}_{theirs}"], atol=TOLERANCE, rtol=0
+            )
+    assert abs(found["medium"].map - arrays["val_map"]) < TOLERANCE
+    np.testing.assert_allclose(found["medium"].mp, arrays["val_mpk"], atol=TOLERANCE, rtol=0)
 
 
 def test_distractors_are_wrong_answers(arrays: dict[str, np.ndarray]) -> None:
     found = revisited(arrays["distr_ranks"].T, truth_of(arrays))["medium"]
-    np.testing.assert_allclose(found["aps"], arrays["distr_M_aps"], atol=TOLERANCE, rtol=0)
-    np.testing.assert_allclose(found["prs"], arrays["distr_M_prs"], atol=TOLERANCE, rtol=0)
-    assert abs(found["map"] - arrays["distr_M_map"]) < TOLERANCE
+    np.testing.assert_allclose(found.aps, arrays["distr_M_aps"], atol=TOLERANCE, rtol=0)
+    np.testing.assert_allclose(found.prs, arrays["distr_M_prs"], atol=TOLERANCE, rtol=0)
+    assert abs(found.map - arrays["distr_M_map"]) < TOLERANCE
 
 
 def test_where_the_released_evaluation_crashes(arrays: dict[str, np.ndarray]) -> None:
@@ -83,19 +85,19 @@ def test_where_the_released_evaluation_crashes(arrays: dict[str, np.ndarray]) ->
     assert "max() arg is an empty sequence" in str(arrays["trunc30_error"])
     cut = revisited(arrays["ranks"].T[:, :30], truth)
     full = revisited(arrays["ranks"].T, truth)
-    assert 0 < cut["medium"]["map"] < full["medium"]["map"]
+    assert 0 < cut["medium"].map < full["medium"].map
     empty = revisited(arrays["ranks"].T[:, :0], truth)["medium"]
-    assert empty["map"] == float(arrays["no_positive_no_kappas"]) == 0
-    assert empty["mp"].tolist() == [0, 0, 0]
+    assert empty.map == float(arrays["no_positive_no_kappas"]) == 0
+    assert empty.mp.tolist() == [0, 0, 0]
     assert "ZeroDivisionError" in str(arrays["all_empty_result"])
     nothing = revisited(arrays["ranks"].T, [{"easy": [], "hard": [], "junk": []}] * len(truth))["hard"]
-    assert math.isnan(nothing["map"])
-    assert np.isnan(nothing["mp"]).all()
-    assert np.isnan(nothing["aps"]).all()
-    assert nothing["queries"] == 0
+    assert math.isnan(nothing.map)
+    assert np.isnan(nothing.mp).all()
+    assert np.isnan(nothing.aps).all()
+    assert nothing.queries == 0
 
 
 def test_the_published_layout(golden: Path, arrays: dict[str, np.ndarray]) -> None:
     contents = read_pickle(golden / "gnd_synth.pkl")
     found = revisited(arrays["ranks"].T, contents["gnd"])
-    assert abs(found["hard"]["map"] - arrays["H_map"]) < TOLERANCE
+    assert abs(found["hard"].map - arrays["H_map"]) < TOLERANCE

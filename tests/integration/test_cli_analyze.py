@@ -16,7 +16,7 @@ from PIL import Image
 from fixtures_recipe import save_random_network
 from superfeat import ExtractConfig, extract, load_network, save_network, train_codebook
 from superfeat.cli.analyze import analyze
-from superfeat.cli.terminal import Group
+from superfeat.cli.terminal import VerbGroup
 from superfeat.config import NetworkConfig, TrunkConfig
 from superfeat.drawn.drawing import draw_folder
 from superfeat.studies import analyses
@@ -37,7 +37,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 @click.option("--debug", is_flag=True)
 def main(debug: bool) -> None:
     """superfeat, with this verb alone."""

@@ -18,13 +18,13 @@ from fixtures_recipe import save_random_network
 from fixtures_service import pattern, state_of
 from superfeat.cli import main as superfeat
 from superfeat.cli.calibrate import calibrate
-from superfeat.cli.terminal import Group
+from superfeat.cli.terminal import VerbGroup
 from superfeat.engine import Engine
 from superfeat.index.index import Index
 from superfeat.probability.model import Calibration
 
 THINGS, VIEWS, ALONE = 6, 3, 4
-MAIN = Group(commands=[calibrate])
+MAIN = VerbGroup(commands=[calibrate])
 
 
 def run(*arguments: object) -> Result:

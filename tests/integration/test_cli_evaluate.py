@@ -136,7 +136,7 @@ def test_roxford(method: str, data: Path, tmp_path: Path) -> None:
     photos, queries = roxford_photos(data / "ox"), roxford_queries(data / "ox")
     rankings = rank(load_network(data / "network"), config, photos, queries, words)
     assert kept_rankings(tmp_path / "run") == rankings
-    scores = open_run(tmp_path / "run").scores
+    scores: Any = open_run(tmp_path / "run").scores
     for grade in GRADES:
         assert_scores(scores, grade, grade_scores(rankings, revisited_truths(grade)))
         assert found["grades"][grade] == {key: scores["grades"][grade][key] for key in found["grades"][grade]}
@@ -488,7 +488,7 @@ def test_compare(data: Path, once: dict[str, Any], pooled: Path) -> None:
     first, second = (open_run(path).scores for path in (data / "once", pooled))
     for grade, values in found["grades"].items():
         gains = {
-            a["name"]: b["ap"][grade] - a["ap"][grade]
+            a["name"]: (b["ap"][grade] or 0.0) - (a["ap"][grade] or 0.0)
             for a, b in zip(first["queries"], second["queries"], strict=True)
             if a["ap"][grade] is not None
         }

@@ -247,7 +247,7 @@ def test_import_of_the_reference_files(shared: Path, tmp_path: Path) -> None:
             "was made with other settings",
         ),
         (["search", "{index}", "nothing"], "neither a photo here nor the name of an image"),
-        (["search", "{index}", "{photos}/0.png"], "name it with --weights"),
+        (["search", "{index}", "{photos}/0.png"], "name it (--weights)"),
         (["search", "{index}", "0.png", "--set", "alfa=3"], "did you mean 'alpha'"),
         (["search", "{photos}", "0.png"], "is not an index"),
         (["delete", "{index}", "0.png", "nothing"], "has no image called nothing"),

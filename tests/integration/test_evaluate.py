@@ -42,7 +42,7 @@ from superfeat.config import EvaluateConfig, ExtractConfig, IndexConfig, SearchC
 from superfeat.datasets.benchmarks import read_benchmark
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.errors import DatasetError, StoreError, SuperfeatError
-from superfeat.evaluation.compare import compare, in_words
+from superfeat.evaluation.compare import compare, comparison_in_words
 from superfeat.evaluation.metrics import paired_bootstrap
 from superfeat.evaluation.run import Evaluated, open_run, run_protocol
 from superfeat.extraction.extract import extract_to
@@ -441,7 +441,7 @@ def test_equal_scores_do_not_depend_on_the_order_of_the_features(case: Case, tmp
 
 
 def test_the_card_says_everything(case: Case) -> None:
-    card = case.once.card
+    card: Any = case.once.card
     network = palette_network()
     data = card["dataset"]
     assert (data["name"], data["protocol"], data["images"], data["queries"]) == ("painted", "plain", 5, 2)
@@ -461,8 +461,8 @@ def test_the_card_says_everything(case: Case) -> None:
     assert card["asmk"] == {"kernel": "binary", "search": search}
     assert card["memory"]["images"] == 8
     facts = Index.open(case.path / "index").info()
-    assert card["memory"]["words_per_image"] == facts["words_per_image"] > 0
-    assert card["memory"]["bytes_per_image"] == facts["postings"] * (8 + 2) / 8, "a code of up to 64 bits, and an id"
+    assert card["memory"]["words_per_image"] == facts.words_per_image > 0
+    assert card["memory"]["bytes_per_image"] == facts.postings * (8 + 2) / 8, "a code of up to 64 bits, and an id"
     assert card["software"].keys() == {"superfeat", "python", "torch", "numpy", "numba", "pillow", "machine"}
     assert card["software"]["torch"] == torch.__version__
     assert card["seconds"].keys() == {"features", "codebook", "index", "search"}
@@ -470,7 +470,7 @@ def test_the_card_says_everything(case: Case) -> None:
 
 def test_the_card_in_words(case: Case) -> None:
     text = (case.path / "card.txt").read_text()
-    card = case.once.card
+    card: Any = case.once.card
     for words in (
         "2 queries of painted (plain protocol) against 5 images and 3 distractors.",
         "0 of 2 queries are cropped",
@@ -553,8 +553,9 @@ def test_words_are_learned_once_for_the_same_photos(
 
     def learn(folder: Path, number: int) -> str:
         photos = [Photo(folder / photo.path.name, photo.name) for photo in case.others]
-        digest: str = finish(case.test, tmp_path / f"run{number}", codebook=photos).card["codebook"]["digest"]
-        return digest
+        words = finish(case.test, tmp_path / f"run{number}", codebook=photos).card["codebook"]
+        assert words is not None
+        return words["digest"]
 
     source = case.others[0].path.parent
     first = learn(source, 0)
@@ -604,7 +605,7 @@ def test_other_words_for_other_settings(
     elif change == "images":
         config = dataclasses.replace(config, codebook_images=3)
     network = other_network() if change == "network" else palette_network()
-    card = finish(case.test, tmp_path / "second", config, network=network, codebook=case.others).card
+    card: Any = finish(case.test, tmp_path / "second", config, network=network, codebook=case.others).card
     assert trained == [1, 1]
     assert card["codebook"]["images"] == (3 if change == "images" else 4)
     assert card["codebook"]["settings"]["seed"] == config.codebook.seed
@@ -618,7 +619,7 @@ def test_scales_of_the_search_do_not_change_the_words(case: Case, tmp_path: Path
 
 def test_a_given_codebook(case: Case, tmp_path: Path, trained: list[int]) -> None:
     words = given_words(2)
-    card = finish(case.test, tmp_path / "run", codebook=words).card
+    card: Any = finish(case.test, tmp_path / "run", codebook=words).card
     assert (card["codebook"]["digest"], trained) == (words.digest, [])
     assert f"Codebook {words.digest[:12]}: 2 words, given." in (tmp_path / "run" / "card.txt").read_text()
     other = Codebook(words.centroids, "f" * 64)
@@ -682,7 +683,8 @@ def test_a_photo_that_is_not_found(what: str, config: EvaluateConfig, case: Case
         100 * average_precision(ranking, query.positives) for ranking, query in zip(left, test.queries, strict=True)
     ]
     assert aps == pytest.approx(expected, abs=1e-4)
-    assert found.scores["grades"]["all"]["map"] < whole.scores["grades"]["all"]["map"]
+    maps: Any = [run.scores["grades"]["all"]["map"] for run in (found, whole)]
+    assert maps[0] < maps[1]
     assert found.card["dataset"]["missing"] == ["db1.png"]
     assert "1 could not be read: db1.png." in (tmp_path / "run" / "card.txt").read_text()
 
@@ -930,7 +932,7 @@ def test_a_run_is_the_same_as_itself(case: Case) -> None:
     assert (grade["won"], grade["lost"], grade["queries"]) == ([], [], 2)
     assert grade["first"] == grade["second"] == pytest.approx(kept.scores["grades"]["all"]["map"], abs=1e-3)
     assert grade["bootstrap"] == {"difference": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}
-    lines = list(in_words(found))
+    lines = list(comparison_in_words(found))
     assert lines[0] == "the cards are the same"
     assert "p = 1.0000: not significant over 2 queries" in lines[1]
     assert lines[2:] == ["  won 0", "  lost 0"]
@@ -941,12 +943,12 @@ def test_won_and_lost(case: Case) -> None:
     before = [10.0, 50.0, 50.0, 70.0, None, 20.0, 30.0]
     after = [40.0, 20.0, 50.005, 65.0, 80.0, 90.0, 30.0]
 
-    def scores(values: Sequence[float | None]) -> dict[str, Any]:
+    def scores(values: Sequence[float | None]) -> Any:
         queries = [{"name": f"q{n}", "positives": 1, "box": None, "ap": {"all": ap}} for n, ap in enumerate(values)]
         return {"dataset": "made up", "grades": {"all": {}}, "queries": queries}
 
     card = of_disk(case.once.card)
-    other = {**card, "extract": {**card["extract"], "max_side": 480}, "codebook": None, "seconds": {}}
+    other: Any = {**card, "extract": {**card["extract"], "max_side": 480}, "codebook": None, "seconds": {}}
     found = compare(scores(before), scores(after), (card, other))
     assert [change["setting"] for change in found["settings"]] == ["extract.max_side", "codebook"]
     assert (found["settings"][0]["first"], found["settings"][0]["second"]) == (1024, 480)
@@ -957,7 +959,7 @@ def test_won_and_lost(case: Case) -> None:
     assert grade["queries"] == 6
     nan = [[np.nan if value is None else value for value in values] for values in (before, after)]
     assert grade["bootstrap"] == paired_bootstrap(np.asarray(nan[0]), np.asarray(nan[1]))
-    text = "\n".join(in_words(found))
+    text = "\n".join(comparison_in_words(found))
     assert "extract.max_side: 1024 -> 480" in text
     assert "won 2: q5 20.0 -> 90.0, q0 10.0 -> 40.0" in text
     assert "lost 2: q1 50.0 -> 20.0, q3 70.0 -> 65.0" in text

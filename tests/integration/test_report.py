@@ -15,7 +15,8 @@ from PIL import Image
 
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.errors import MissingExtraError, StoreError
-from superfeat.evaluation.judge import answer, grades_of, judge
+from superfeat.evaluation.card import Card
+from superfeat.evaluation.judge import grade_ranking, grades_of, judge
 from superfeat.evaluation.run import open_run
 from superfeat.images import Photo
 from superfeat.pages.report import THUMBNAIL, _Thumbnails, write_report
@@ -24,7 +25,7 @@ from superfeat.storage.store import write_json
 pytest.importorskip("matplotlib")
 EVIL = "<script>alert(1)</script>.jpg"
 VOID = {"meta", "img", "input", "br", "link"}
-CARD: dict[str, Any] = {
+CARD: Card = {
     "format": "superfeat-card",
     "version": 1,
     "method": "pooled",
@@ -40,11 +41,20 @@ CARD: dict[str, Any] = {
         "protocol": "plain",
         "queries": 6,
         "files": {},
+        "listing_sha256": "12",
+        "distractors_listing_sha256": "34",
         "queries_without_positives": 0,
     },
     "extract": {"features_per_image": 1000, "max_side": 160, "scales": [1.414, 1.0], "upright": True},
     "memory": {"bytes_per_image": 256, "images": 12},
-    "network": {"digest": "0123456789abcdef", "hinge": "h", "method": "fire", "ratio_test": "r", "settings": {}},
+    "network": {
+        "digest": "0123456789abcdef",
+        "hinge": "h",
+        "method": "fire",
+        "ratio_test": "r",
+        "provenance": {},
+        "settings": {},
+    },
     "seconds": {"features": 6.4},
     "software": {"superfeat": "0.1.0"},
 }
@@ -101,7 +111,7 @@ def make_run(tmp_path: Path, test: RetrievalSet, **facts: Any) -> Path:
     answers = []
     for query in test.queries:
         numbers, scores = chance.permutation(len(test.photos)), np.sort(chance.random(len(test.photos)))[::-1]
-        answers.append(answer(query, grades_of(test), numbers, scores.copy()))
+        answers.append(grade_ranking(query, grades_of(test), numbers, scores.copy()))
     run = tmp_path / "run"
     run.mkdir()
     write_json(run / "card.json", CARD | facts)
@@ -180,7 +190,7 @@ def test_numbers_card_and_table(tmp_path: Path, things: RetrievalSet) -> None:
 def test_worst_queries_come_first_and_the_rest_are_in_the_table(tmp_path: Path, things: RetrievalSet) -> None:
     run = make_run(tmp_path, things)
     queries = open_run(run).scores["queries"]
-    worst = [query["name"] for query in sorted(queries, key=lambda query: float(query["ap"]["all"]))]
+    worst = [query["name"] for query in sorted(queries, key=lambda query: query["ap"]["all"] or 0.0)]
     assert strips_of(Page(write_report(run))) == worst
     page = Page(write_report(run, strips=2))
     assert strips_of(page) == worst[:2]
@@ -241,7 +251,7 @@ def test_revisited_grades_go_from_easy_to_hard_and_medium_counts(tmp_path: Path)
     run = make_run(tmp_path, RetrievalSet("roxford5k", photos, tuple(queries), "revisited"))
     page = Page(write_report(run))
     medium = {query["name"]: query["ap"]["medium"] for query in open_run(run).scores["queries"]}
-    assert strips_of(page) == sorted(medium, key=lambda name: float(medium[name]))
+    assert strips_of(page) == sorted(medium, key=lambda name: medium[name] or 0.0)
     words = " ".join(page.words)
     assert words.index("Easy") < words.index("Medium") < words.index("Hard")
     assert "By AP medium" in words
@@ -313,7 +323,8 @@ def test_many_photos_are_made_smaller(tmp_path: Path) -> None:
 
     def height(count: int) -> int:
         hits = [{"path": str(number)} for number in range(count - 1)]
-        return _Thumbnails([{"path": "q", "box": None, "hits": hits, "lowest": []}], CARD).height
+        query: Any = {"path": "q", "box": None, "hits": hits, "lowest": []}
+        return _Thumbnails([query], CARD).height
 
     heights = [height(count) for count in (1, 500, 1000, 2500, 100_000)]
     assert heights[:2] == [THUMBNAIL, THUMBNAIL]

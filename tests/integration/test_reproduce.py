@@ -387,7 +387,7 @@ def test_the_rows_of_table_sota(made: Made) -> None:
             assert memory == 4 * 8, "one vector of 8 floats"
         else:
             info = Index.open(folder / "index").info()
-            assert memory == pytest.approx(info["postings"] * (8 + 2) / info["images"], abs=0.1)
+            assert memory == pytest.approx(info.postings * (8 + 2) / info.images, abs=0.1)
 
 
 def test_map_is_that_of_the_rankings(made: Made) -> None:
@@ -420,7 +420,7 @@ def test_words_per_image_are_those_of_the_index(
     for method, count, words, points in outcome.rows:
         changes = {"extract.features_per_image": count, "extract.scales": scales}
         folder = evaluation_of(trained_with(made, how=method == "HOW"), changes)
-        assert words == Index.open(folder / "index").info()["words_per_image"]
+        assert words == Index.open(folder / "index").info().words_per_image
         assert 1 <= words <= count
         assert points == read_json(folder / "scores.json")["grades"]["all"]["map"]
     for method, series in zip(("HOW", "FIRe"), outcome.panels[0].series, strict=True):
@@ -593,7 +593,7 @@ def test_interrupted_everywhere_it_gives_the_same(made: Made, place: Path) -> No
     for changes in names:
         before, after = load_network(trained_with(made, changes) / "last"), stopped.train(changes).network
         assert before.digest == after.digest, "the same weights, to the bit"
-        ours, theirs = last_epoch(trained_with(made, changes)), stopped.train(changes).log[-1]
+        ours, theirs = last_epoch(trained_with(made, changes)), dict(stopped.train(changes).log[-1])
         timed = {"mining_seconds"}
         assert {key: ours[key] for key in ours.keys() - timed} == {key: theirs[key] for key in theirs.keys() - timed}
 

@@ -37,7 +37,7 @@ from superfeat.index.codebook import train_codebook
 from superfeat.nets.training import for_training
 from superfeat.recipes import read_recipe
 from superfeat.settings import overlay
-from superfeat.training.inputs import Look, PhotoInputs
+from superfeat.training.inputs import PhotoInputs, Showing
 from superfeat.training.objective import differentiate
 from superfeat.training.ranks import Ranks
 from superfeat.training.run import Event, RunFolder
@@ -825,7 +825,7 @@ def test_recomputing_changes_nothing_but_rounding(pooled: float, recipe: Recipe,
     network = load_network(once / "last")
     losses = dataclasses.replace(recipe.losses, pooled=pooled)
     inputs = PhotoInputs(things.training.photos, SIDE, network.normalisation)
-    images = [inputs(number, Look(flip=number == 1)) for number in (0, 1, 4, 8)]
+    images = [inputs(number, Showing(flip=number == 1)) for number in (0, 1, 4, 8)]
     parameters = [value for value in network.module.parameters() if value.requires_grad]
     describe = for_training(network.module)
     at_once, in_turn = (differentiate(describe, images, parameters, losses, again) for again in (False, True))

@@ -111,20 +111,20 @@ def test_grades_equal_plain_loops(queries: list[tuple[list[int], dict[str, set[i
             positives = set().union(*(truth[kind] for kind in right.split()))
             junk = set().union(*(truth[kind] for kind in ignored))
             if positives <= junk:
-                assert math.isnan(found[grade]["aps"][number])
-                assert np.isnan(found[grade]["prs"][number]).all()
+                assert math.isnan(found[grade].aps[number])
+                assert np.isnan(found[grade].prs[number]).all()
                 continue
             expected.append(oracles_datasets.average_precision(ranking, positives, junk))
-            assert math.isclose(found[grade]["aps"][number], expected[-1], abs_tol=1e-12)
+            assert math.isclose(found[grade].aps[number], expected[-1], abs_tol=1e-12)
             for place, depth in enumerate((1, 5, 10)):
                 precision = oracles_datasets.precision_at(ranking, positives, junk, depth)
-                assert math.isclose(found[grade]["prs"][number, place], precision, abs_tol=1e-12)
-        assert found[grade]["queries"] == len(expected)
+                assert math.isclose(found[grade].prs[number, place], precision, abs_tol=1e-12)
+        assert found[grade].queries == len(expected)
         if expected:
-            assert math.isclose(found[grade]["map"], sum(expected) / len(expected), abs_tol=1e-12)
+            assert math.isclose(found[grade].map, sum(expected) / len(expected), abs_tol=1e-12)
         else:
-            assert math.isnan(found[grade]["map"])
-            assert np.isnan(found[grade]["mp"]).all()
+            assert math.isnan(found[grade].map)
+            assert np.isnan(found[grade].mp).all()
 
 
 @MODEST
@@ -146,8 +146,8 @@ def test_rankings_and_truth_must_fit() -> None:
 
 def test_a_list_that_is_not_there_is_empty() -> None:
     found = revisited([as_array([2, 1])], [{"hard": [1]}])
-    assert found["hard"]["map"] == 0.25
-    assert math.isnan(found["easy"]["map"])
+    assert found["hard"].map == 0.25
+    assert math.isnan(found["easy"].map)
 
 
 def test_a_positive_that_is_named_twice_counts_once() -> None:

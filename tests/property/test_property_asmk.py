@@ -13,7 +13,7 @@ import oracles
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.features import ImageWords, Ranking
 from superfeat.index.codebook import Codebook
-from superfeat.index.index import Index, Query
+from superfeat.index.index import Index, QueryLike
 from superfeat.index.kernel import accumulate, aggregate, binarise, normalise_residuals, power_selectivity
 from superfeat.index.names import Image
 from superfeat.index.nearest import nearest, prepare
@@ -287,7 +287,7 @@ def test_an_index_is_the_definition_however_it_came_to_be(
 @ON_DISK
 @given(collections(most=6), CONFIGS, st.sampled_from([None, 0, 1, 3, 100]))
 def test_many_searches_are_single_ones(collection: Collection, config: SearchConfig, top: int | None) -> None:
-    queries: list[Query] = [collection.query, *collection.images, collection.words(collection.query)]
+    queries: list[QueryLike] = [collection.query, *collection.images, collection.words(collection.query)]
     with tempfile.TemporaryDirectory() as name:
         index = filled(Path(name) / "index", collection, list(range(len(collection.images))), SearchConfig())
         single = [index.search(query, top, config=config, workers=1) for query in queries]

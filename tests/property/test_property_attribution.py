@@ -13,7 +13,7 @@ import oracles_explain as oracle
 from superfeat.config import SearchConfig
 from superfeat.explain.attribution import (
     Compare,
-    Pairs,
+    PairScores,
     Shares,
     WordScores,
     compare_binary,
@@ -87,7 +87,9 @@ def collections(draw: st.DrawFn, most: int = 6) -> Collection:
     return Collection(Codebook(centroids), images, query, draw(st.booleans()))
 
 
-def attributed(collection: Collection, config: SearchConfig, image: int) -> tuple[WordScores, Shares, Shares, Pairs]:
+def attributed(
+    collection: Collection, config: SearchConfig, image: int
+) -> tuple[WordScores, Shares, Shares, PairScores]:
     """Everything of one image of the collection."""
     snapshot, centroids = collection.snapshot(), collection.codebook.centroids
     query, found = collection.words(collection.query, config.assignments), collection.words(collection.images[image])

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superfeat.duplicates import SHARE, STEPS, Links, Sets, group_images, mutual_links
+from superfeat.duplicates import LIKENESS_STEPS, PAIRS_PER_LINK, Links, Sets, group_images, mutual_links
 
 MODEST = settings(deadline=None, max_examples=150)
 Pair = tuple[int, int]
@@ -58,7 +58,7 @@ def all_linked(group: Sequence[int], weights: Container[Pair], neighbours: int) 
     """Whether each image is linked with more than a third of the others, or of those that its list can hold."""
     needed = min(len(group) - 1, neighbours)
     counts = [sum((min(a, b), max(a, b)) in weights for b in group if b != a) for a in group]
-    return all(SHARE * count > needed for count in counts)
+    return all(PAIRS_PER_LINK * count > needed for count in counts)
 
 
 def joined(groups: list[list[int]], weights: dict[Pair, float], neighbours: int) -> list[list[int]]:
@@ -68,9 +68,9 @@ def joined(groups: list[list[int]], weights: dict[Pair, float], neighbours: int)
         best = None
         for one, other in itertools.combinations(sorted(groups), 2):
             pairs = [weights.get((min(a, b), max(a, b))) for a in one for b in other]
-            links = [round(weight * STEPS) for weight in pairs if weight is not None]
+            links = [round(weight * LIKENESS_STEPS) for weight in pairs if weight is not None]
             possible = min(len(pairs), neighbours * min(len(one), len(other)))
-            if SHARE * len(links) > possible and all_linked(one + other, weights, neighbours):
+            if PAIRS_PER_LINK * len(links) > possible and all_linked(one + other, weights, neighbours):
                 rank = (-Fraction(sum(links), len(pairs)), one[0], other[0])
                 if best is None or rank < best[0]:
                     best = rank, one, other

@@ -142,7 +142,7 @@ def build(path: Path, kernel: str) -> Index:
                 index.delete("photos/3.jpg" if number == 4 else "ü7")
         index.delete("ü1")
     info = index.info()
-    assert (info["segments"], info["in_journal"], info["images"]) == (2, 2, 17)
+    assert (info.segments, info.in_journal, info.images) == (2, 2, 17)
     assert sorted(file.name[:4] for file in path.iterdir()) == [".loc", "code", "dead", "jour", "mani", "segm"]
     return index
 

@@ -108,8 +108,8 @@ def change(index: Index, model: Model, step: tuple[Any, ...], folder: Path) -> N
     elif kind == "compact":
         index.compact()
         info = index.info()
-        assert (info["deleted"], info["in_journal"]) == (0, 0)
-        assert info["segments"] == (1 if model.held else 0)
+        assert (info.deleted, info.in_journal) == (0, 0)
+        assert info.segments == (1 if model.held else 0)
     else:
         images, deleted = what
         merge(index, model, images, deleted, folder)
@@ -230,7 +230,7 @@ def test_a_long_life(kernel: str, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contents, "SEGMENT_IMAGES", 20)
         index.compact()
-        assert index.info()["segments"] == -(-len(model.held) // 20)
+        assert index.info().segments == -(-len(model.held) // 20)
     check(index, model.held)
     check_searches(index, model.held, tmp_path / "fresh2")
     ids = {name: index.id(name) for name in model.held}

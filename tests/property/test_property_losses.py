@@ -13,7 +13,7 @@ import oracles_losses as oracles
 from fixtures_recipe import absolute_error
 from superfeat.nets.losses import (
     Hinge,
-    Pairs,
+    IdPairs,
     RatioTest,
     attention_correlation,
     decorrelation_loss,
@@ -70,7 +70,7 @@ def tuples(
     return Features(*(torch.from_numpy(part) for part in (query, positive, negatives)))
 
 
-def as_list(pairs: Pairs) -> list[tuple[int, int]]:
+def as_list(pairs: IdPairs) -> list[tuple[int, int]]:
     return list(zip(pairs.query.tolist(), pairs.positive.tolist(), strict=True))
 
 
@@ -155,7 +155,7 @@ def test_other_ids_are_the_same_matches_renumbered(
     rules: dict[str, Any] = {"ratio_test": ratio_test, "reciprocal": reciprocal, "same_id": same_id}
     before = match(distances_between(case.positive, case.query), **rules)
     after = match(distances_between(case.positive[order], case.query[order]), **rules)
-    assert sorted(as_list(Pairs(order[after.query], order[after.positive]))) == sorted(as_list(before))
+    assert sorted(as_list(IdPairs(order[after.query], order[after.positive]))) == sorted(as_list(before))
     moved = Features(case.query[order], case.positive[order], case.negatives[:, order])
     assert superfeature_loss(*moved, **rules).item() == pytest.approx(
         superfeature_loss(*case, **rules).item(), rel=1e-12, abs=1e-15
@@ -191,11 +191,11 @@ def test_superfeature_loss_equals_the_oracle(
     assert found.item() == pytest.approx(expected, rel=1e-10, abs=1e-14)
 
 
-def pairs_of(case: Features, data: Any) -> Pairs:
+def pairs_of(case: Features, data: Any) -> IdPairs:
     """Any pairs at all: the loss of given pairs does not ask where they come from."""
     ids = st.integers(0, len(case.query) - 1)
     chosen = data.draw(st.lists(st.tuples(ids, ids), max_size=5))
-    return Pairs(*torch.tensor(chosen, dtype=torch.long).reshape(-1, 2).unbind(1))
+    return IdPairs(*torch.tensor(chosen, dtype=torch.long).reshape(-1, 2).unbind(1))
 
 
 @HINGES

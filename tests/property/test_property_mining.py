@@ -14,7 +14,7 @@ from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError
 from superfeat.images import Photo
 from superfeat.training.mining import (
-    BLOCK,
+    MINED_AT_ONCE,
     as_tuples,
     count_queries,
     draw_pool,
@@ -89,7 +89,7 @@ def test_copies_of_an_image_are_equally_near(pool: Pool, count: int) -> None:
 def test_copies_in_a_large_pool_are_equally_near() -> None:
     """Where a product of matrices is cut into blocks, whose edges may be added up in another order."""
     rng = np.random.default_rng(5)
-    query = rng.standard_normal((BLOCK + 1, 128)).astype(np.float32)
+    query = rng.standard_normal((MINED_AT_ONCE + 1, 128)).astype(np.float32)
     images = np.repeat(rng.standard_normal((1, 128)).astype(np.float32), 500, axis=0)
     found = hardest_negatives(query, np.full(len(query), -1), images, np.arange(500), 5)
     assert found.tolist() == [list(range(5))] * len(query)
@@ -120,7 +120,7 @@ def test_many_near_images_of_the_own_thing(own: int) -> None:
 
 def test_more_queries_than_a_block() -> None:
     """Each query has its own row, in the first block and in the next."""
-    count = BLOCK + 3
+    count = MINED_AT_ONCE + 3
     images = np.eye(5, dtype=np.float32)
     kinds = np.arange(count) % 5
     found = hardest_negatives(images[kinds], (kinds + 1) % 5, images, np.arange(5), 1)

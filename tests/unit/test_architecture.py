@@ -111,6 +111,16 @@ def test_modules_and_functions_are_short() -> None:
                 assert length <= 40, f"{dotted(path)}.{node.name} has {length} lines"
 
 
+def test_one_class_name_is_one_class() -> None:
+    """One word, one thing: no class name is defined in two modules."""
+    homes: dict[str, set[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, set()).add(dotted(path))
+    assert {name: sorted(modules) for name, modules in homes.items() if len(modules) > 1} == {}
+
+
 def loaded_after(statement: str) -> set[str]:
     script = f"{statement}\nimport sys\nprint(' '.join(sys.modules))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

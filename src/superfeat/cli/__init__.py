@@ -19,12 +19,12 @@ from superfeat.cli.pairs import pairs_from_labels
 from superfeat.cli.reproduce import reproduce
 from superfeat.cli.search import explain, search
 from superfeat.cli.serve import serve
-from superfeat.cli.terminal import Group
+from superfeat.cli.terminal import VerbGroup
 from superfeat.cli.train import draw, pretrain, train
 from superfeat.cli.weights import weights
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(superfeat.__version__, prog_name="superfeat")
 @click.option("--debug", is_flag=True, help="Show a traceback with errors.")
 def main(debug: bool) -> None:

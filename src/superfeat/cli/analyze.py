@@ -1,12 +1,21 @@
 """superfeat analyze: pictures and numbers of what a network does with photos."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from superfeat.cli.terminal import SHOWN, Follow, Group, json_option, print_result, weights_option, workers_option
+from superfeat.cli.terminal import (
+    ENTRIES_SHOWN,
+    Follow,
+    Told,
+    VerbGroup,
+    json_option,
+    print_result,
+    weights_option,
+    workers_option,
+)
 from superfeat.config import PROFILES, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.settings import overlay, parse_assignment
@@ -68,7 +77,7 @@ def counts_option(kind: str, help_text: str) -> Callable[[Command], Command]:
     return click.option("--counts", callback=_numbers, default=default, show_default=True, help=help_text)
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def analyze() -> None:
     """Look into a network: what it attends to, how alike its features are, where they come from.
 
@@ -187,16 +196,16 @@ def followed(work: "Work[Analysing, Analysis]") -> "Analysis":
     return work.result()
 
 
-def _report(result: Mapping[str, Any], table: Table) -> Iterable[str]:
+def _report(result: Told, table: Table) -> Iterable[str]:
     yield f"{result['title']} ({result['images']} photos)"
     texts = [["-" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in row] for row in table]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         yield "  " + "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
-    for entry in result["skipped"][:SHOWN]:
+    for entry in result["skipped"][:ENTRIES_SHOWN]:
         yield f"  skipped {entry['name']}: {entry['reason']}"
-    if len(result["skipped"]) > SHOWN:
-        yield f"  … and {len(result['skipped']) - SHOWN} more (--json lists them)"
+    if len(result["skipped"]) > ENTRIES_SHOWN:
+        yield f"  … and {len(result['skipped']) - ENTRIES_SHOWN} more (--json lists them)"
     yield f"  in {result['output']}: {result['kind']}.json, {result['picture']}"
 
 

@@ -1,12 +1,13 @@
 """superfeat info and verify: what an artefact is, and whether it is whole."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import click
 
 import superfeat
-from superfeat.cli.terminal import Progress, json_option, print_result, tree
+from superfeat.cli.terminal import Progress, Told, json_option, print_result, tree
 from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, PROFILES
 from superfeat.settings import as_dict
 
@@ -22,10 +23,10 @@ def info(artefact: Path | None, as_json: bool) -> None:
     print_result(_defaults() if artefact is None else _describe(artefact), as_json, tree)
 
 
-def _defaults() -> dict[str, Any]:
-    from superfeat.weights.named import NAMED, SHIPPED, cache_folder, shipped_names
+def _defaults() -> Told:
+    from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cache_folder, shipped_names
 
-    folder = SHIPPED / DEFAULT_WEIGHTS
+    folder = SHIPPED_FOLDER / DEFAULT_WEIGHTS
     facts = _describe(folder)
     return {
         "superfeat": superfeat.__version__,
@@ -79,17 +80,17 @@ def _format(artefact: Path) -> str | None:
     return manifest.get("format") if isinstance(manifest, dict) else None
 
 
-def _describe(artefact: Path) -> dict[str, Any]:
+def _describe(artefact: Path) -> Told:
     """Facts of an artefact, without loading torch for our own formats."""
     kind = _format(artefact)
     if kind == "superfeat-index":
         from superfeat.index.index import Index
 
-        return Index.open(artefact).info()
+        return dataclasses.asdict(Index.open(artefact).info())
     if kind == "superfeat-codebook":
         from superfeat.index.codebook import read_codebook_manifest
 
-        return read_codebook_manifest(artefact)
+        return {**read_codebook_manifest(artefact)}
     if (artefact / "manifest.json").is_file():
         from superfeat.extraction.folder import FeatureStore
 

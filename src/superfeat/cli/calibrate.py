@@ -1,13 +1,13 @@
 """superfeat calibrate: probabilities fitted to the photos of an index, by their owner's labels."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from superfeat.cli.completion import INDEX_FOLDER
-from superfeat.cli.terminal import SHOWN, json_option, print_result
+from superfeat.cli.terminal import ENTRIES_SHOWN, Told, json_option, print_result
 from superfeat.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def calibrate(
     print_result({"index": str(index_folder), **result}, as_json, _report)
 
 
-def _reset(index: "Index") -> dict[str, Any]:
+def _reset(index: "Index") -> Told:
     from superfeat.probability.fit import reset_calibration, shipped_calibration
 
     changed = reset_calibration(index)
     return {"reset": changed, "calibrated": shipped_calibration(index) is not None}
 
 
-def _fit(index: "Index", labels: Path, dry_run: bool, plot: Path | None) -> dict[str, Any]:
+def _fit(index: "Index", labels: Path, dry_run: bool, plot: Path | None) -> Told:
     from superfeat.probability.fit import (
         calibrate,
         compare_index,
@@ -102,7 +102,7 @@ def _read(index: "Index", labels: Path) -> tuple[dict[str, str], list[str]]:
     return found, missing
 
 
-def _plain(judged: "Reliability") -> dict[str, Any]:
+def _plain(judged: "Reliability") -> Told:
     return {
         "brier": judged.brier,
         "error": judged.error,
@@ -112,14 +112,14 @@ def _plain(judged: "Reliability") -> dict[str, Any]:
     }
 
 
-def _report(result: Mapping[str, Any]) -> Iterable[str]:
+def _report(result: Told) -> Iterable[str]:
     if "reset" in result:
         there = "the calibration that it came with" if result["calibrated"] else "no calibration, as it came"
         yield f"{result['index']} has {there}" + ("" if result["reset"] else "; there was nothing to go back from")
         return
     yield f"{result['index']}: {result['labelled']} labelled photos of {result['things']} things"
     if result["missing"]:
-        shown = ", ".join(result["missing"][:SHOWN]) + (", …" if len(result["missing"]) > SHOWN else "")
+        shown = ", ".join(result["missing"][:ENTRIES_SHOWN]) + (", …" if len(result["missing"]) > ENTRIES_SHOWN else "")
         yield f"  not in the index: {len(result['missing'])} ({shown})"
     yield f"{result['pairs']} pairs of a search and a result, {result['right']:.1%} right; each thing left out in turn:"
     for name in ("before", "after"):

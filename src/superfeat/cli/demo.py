@@ -10,7 +10,7 @@ import click
 from superfeat.errors import SuperfeatError
 
 THINGS, VIEWS, SIDE, SEED = 10, 4, 480, 2026
-QUERIES = ("landmark_0000/view_00.jpg", "landmark_0003/view_01.jpg", "landmark_0007/view_02.jpg")
+DEMO_QUERIES = ("landmark_0000/view_00.jpg", "landmark_0003/view_01.jpg", "landmark_0007/view_02.jpg")
 
 
 @click.command()
@@ -29,7 +29,7 @@ def demo(context: click.Context, output: Path) -> None:
     if not photos.is_dir():
         _run(context, f"draw -o {_quote(photos)} --things {THINGS} --views {VIEWS} --side {SIDE} --seed {SEED}")
     _run(context, f"index {_quote(photos)} -o {_quote(index)}")
-    _run(context, f"search {_quote(index)} {' '.join(QUERIES)} --top 8 --html {_quote(page)}")
+    _run(context, f"search {_quote(index)} {' '.join(DEMO_QUERIES)} --top 8 --html {_quote(page)}")
     _run(context, f"duplicates {_quote(index)}")
     right, count = _count_right(index)
     click.echo(f"\nFor {right} of {count} photos the best match shows the same landmark.")

@@ -1,14 +1,13 @@
 """superfeat doctor: what is installed, what this machine offers, and why something is slow."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from superfeat.cli.completion import INDEX_FOLDER
-from superfeat.cli.terminal import json_option, print_result
+from superfeat.cli.terminal import Told, json_option, print_result
 
 MARKS = {"ok": " ", "note": "-", "problem": "!"}
 
@@ -38,7 +37,7 @@ def doctor(ctx: click.Context, index_folder: Path | None, as_json: bool) -> None
         ctx.exit(1)
 
 
-def _report(result: Mapping[str, Any]) -> Iterable[str]:
+def _report(result: Told) -> Iterable[str]:
     width = max(len(check["name"]) for check in result["checks"])
     for check in result["checks"]:
         yield f"{MARKS[check['state']]} {check['name']:{width}}  {check['text']}"

@@ -1,13 +1,12 @@
 """superfeat duplicates: which photos of an index show the same thing, and which are copies."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from superfeat.cli.completion import INDEX_FOLDER
-from superfeat.cli.terminal import Progress, json_option, print_result, workers_option
+from superfeat.cli.terminal import Progress, Told, json_option, print_result, workers_option
 
 
 @click.command()
@@ -48,7 +47,7 @@ def duplicates(index_folder: Path, least: float | None, workers: int | None, as_
     print_result(result, as_json, _report)
 
 
-def _report(result: Mapping[str, Any]) -> Iterable[str]:
+def _report(result: Told) -> Iterable[str]:
     groups = result["groups"]
     grouped = sum(len(group["images"]) for group in groups)
     copies = sum(group["kind"] == "copies" for group in groups)

@@ -1,13 +1,13 @@
 """superfeat evaluate: a number, with everything it depends on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from superfeat.cli.analyze import followed
-from superfeat.cli.terminal import Follow, json_option, print_result, weights_option, workers_option
+from superfeat.cli.terminal import Follow, Told, json_option, print_result, weights_option, workers_option
 from superfeat.config import DEFAULT_PROFILE, PROFILES
 from superfeat.errors import SuperfeatError
 from superfeat.settings import parse_assignment
@@ -77,7 +77,7 @@ def evaluate(
     are; or a gnd.json; or a folder with one sub-folder per thing.
     """
     if compare is not None:
-        print_result(_compare(*compare), as_json, _compare_report)
+        _compare(*compare, as_json)
         return
     if dataset is None or output is None:
         raise click.UsageError("give a DATASET and --output; or --compare A B")
@@ -139,7 +139,7 @@ def _write_report(output: Path) -> str | None:
         return None
 
 
-def _summary(found: "Measured") -> dict[str, Any]:
+def _summary(found: "Measured") -> Told:
     grades = {
         grade: {key: values[key] for key in ("map", "mp", "recall", "queries")}
         for grade, values in found.scores["grades"].items()
@@ -148,8 +148,8 @@ def _summary(found: "Measured") -> dict[str, Any]:
     return {"dataset": found.scores["dataset"], "grades": grades, **extra}
 
 
-def _report(result: Mapping[str, Any]) -> Iterable[str]:
-    from superfeat.evaluation.card import in_words
+def _report(result: Told) -> Iterable[str]:
+    from superfeat.evaluation.card import card_in_words
 
     yield f"{result['dataset']}:"
     for grade, values in result["grades"].items():
@@ -160,22 +160,16 @@ def _report(result: Mapping[str, Any]) -> Iterable[str]:
         yield f"  {grade:8} mAP {values['map']:.2f}   {precision}   ({values['queries']} queries)"
     if "ns" in result:
         yield f"  N-S score {result['ns']:.3f} of 4"
-    yield from (f"  {line}" for line in in_words(result["card"]))
+    yield from (f"  {line}" for line in card_in_words(result["card"]))
     if result["report"]:
         yield f"  report: {result['report']}"
 
 
-def _compare(first: Path, second: Path) -> dict[str, Any]:
-    from superfeat.evaluation.compare import compare
+def _compare(first: Path, second: Path, as_json: bool) -> None:
+    from superfeat.evaluation.compare import compare, comparison_in_words
     from superfeat.evaluation.run import open_run
 
     before, after = open_run(first), open_run(second)
     found = compare(before.scores, after.scores, (before.card, after.card))
-    return {"first": str(first), "second": str(second), **found}
-
-
-def _compare_report(result: Mapping[str, Any]) -> Iterable[str]:
-    from superfeat.evaluation.compare import in_words
-
-    yield f"{result['first']} -> {result['second']}:"
-    yield from in_words(result)
+    lines = [f"{first} -> {second}:", *comparison_in_words(found)]
+    print_result({"first": str(first), "second": str(second), **found}, as_json, lambda _: lines)

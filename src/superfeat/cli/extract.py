@@ -1,14 +1,15 @@
 """superfeat extract: photos -> features."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from superfeat.cli.terminal import (
-    SHOWN,
+    ENTRIES_SHOWN,
     Progress,
+    Told,
     json_option,
     limit_pixels,
     print_result,
@@ -93,7 +94,7 @@ def extract(
         click.echo(f"{note}: superfeat weights whiten {weights} PHOTOS -o NETWORK", err=True)
 
 
-def _extract_result(output: Path, listing: "Listing", new: int) -> dict[str, Any]:
+def _extract_result(output: Path, listing: "Listing", new: int) -> Told:
     from superfeat.extraction.folder import FeatureStore, photo_stamp
 
     store = FeatureStore(output)
@@ -121,16 +122,18 @@ def read_extract_config(profile: str, config_file: Path | None, assignments: Ite
     return overlay(config, dict(parse_assignment(text) for text in assignments), "extract.")
 
 
-def _extract_report(result: Mapping[str, Any]) -> Iterable[str]:
+def _extract_report(result: Told) -> Iterable[str]:
     yield f"{result['features']}: {result['images']} images ({result['new']} new), " + (
         f"{result['features_per_image']} features of {result['dim']} dimensions each"
     )
-    for entry in result["skipped"][:SHOWN]:
+    for entry in result["skipped"][:ENTRIES_SHOWN]:
         yield f"  skipped {entry['name']}: {entry['reason']}"
-    if len(result["skipped"]) > SHOWN:
-        yield f"  … and {len(result['skipped']) - SHOWN} more (--json lists them)"
+    if len(result["skipped"]) > ENTRIES_SHOWN:
+        yield f"  … and {len(result['skipped']) - ENTRIES_SHOWN} more (--json lists them)"
     if result["left_out"]:
-        names = ", ".join(result["left_out"][:SHOWN]) + (", …" if len(result["left_out"]) > SHOWN else "")
+        names = ", ".join(result["left_out"][:ENTRIES_SHOWN]) + (
+            ", …" if len(result["left_out"]) > ENTRIES_SHOWN else ""
+        )
         yield f"  left out {len(result['left_out'])} files that are not images by their ending: {names}"
     if result["changed"]:
         yield f"  {len(result['changed'])} photos have changed since; extract into a new folder to see them anew"

@@ -1,6 +1,6 @@
 """superfeat codebook, index, delete, compact, merge: make an index and keep it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,15 +8,16 @@ import click
 
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
 from superfeat.cli.terminal import (
-    SHOWN,
+    ENTRIES_SHOWN,
     Follow,
     Progress,
+    Told,
     json_option,
     print_result,
     tree,
     workers_option,
 )
-from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, PROFILES, CodebookConfig
+from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, OWN_CODEBOOK, PROFILES, CodebookConfig
 from superfeat.errors import SuperfeatError
 from superfeat.settings import parse_assignment
 
@@ -25,19 +26,21 @@ if TYPE_CHECKING:
     from superfeat.index.make import Indexed
 
 folder = click.Path(path_type=Path)
-DEFAULTS = CodebookConfig()
-OWN = "own"
+CODEBOOK_DEFAULTS = CodebookConfig()
 
 
 @click.command()
 @click.argument("features", type=folder)
 @click.option("--output", "-o", required=True, type=folder, help="Folder for the codebook.")
-@click.option("--words", default=DEFAULTS.words, show_default=True, help="How many.")
-@click.option("--rounds", default=DEFAULTS.rounds, show_default=True, help="Of k-means.")
+@click.option("--words", default=CODEBOOK_DEFAULTS.words, show_default=True, help="How many.")
+@click.option("--rounds", default=CODEBOOK_DEFAULTS.rounds, show_default=True, help="Of k-means.")
 @click.option(
-    "--points-per-word", default=DEFAULTS.points_per_word, show_default=True, help="Features to learn from at most."
+    "--points-per-word",
+    default=CODEBOOK_DEFAULTS.points_per_word,
+    show_default=True,
+    help="Features to learn from at most.",
 )
-@click.option("--seed", default=DEFAULTS.seed, show_default=True)
+@click.option("--seed", default=CODEBOOK_DEFAULTS.seed, show_default=True)
 @click.option("--overwrite", is_flag=True)
 @workers_option
 @json_option
@@ -84,16 +87,17 @@ def _rounds() -> "Callable[[Round], None]":
     return show
 
 
-def _codebook_result(output: Path) -> dict[str, Any]:
+def _codebook_result(output: Path) -> Told:
     from superfeat.index.codebook import read_codebook_manifest
 
     manifest = read_codebook_manifest(output)
-    facts = manifest.pop("facts")
+    facts = manifest["facts"]
+    told = {key: value for key, value in manifest.items() if key != "facts"}
     last = {key: value for key, value in facts.get("quality", {}).items() if key != "rounds"}
-    return {"codebook": str(output), **manifest, "points": facts.get("points"), **last}
+    return {"codebook": str(output), **told, "points": facts.get("points"), **last}
 
 
-def _codebook_report(result: Mapping[str, Any]) -> Iterable[str]:
+def _codebook_report(result: Told) -> Iterable[str]:
     yield f"{result['codebook']}: {result['words']} words of {result['dim']} dimensions"
     if result.get("distortion") is not None:
         yield (
@@ -109,8 +113,8 @@ def _codebook_report(result: Mapping[str, Any]) -> Iterable[str]:
     "--codebook",
     "words",
     type=folder,
-    help=f"For a new index: a folder, or '{OWN}' for one learned from what is indexed. "
-    f"[default: the one that comes with the network, else '{OWN}']",
+    help=f"For a new index: a folder, or '{OWN_CODEBOOK}' for one learned from what is indexed. "
+    f"[default: the one that comes with the network, else '{OWN_CODEBOOK}']",
 )
 @click.option("--kernel", type=click.Choice(["binary", "real"]), help="For a new index. [default: binary]")
 @click.option(
@@ -176,25 +180,27 @@ def index(
     print_result(_index_result(work.result()), as_json, _index_report)
 
 
-def _index_result(done: "Indexed") -> dict[str, Any]:
+def _index_result(done: "Indexed") -> Told:
     facts = done.open().info()
-    shown = {key: facts[key] for key in ("images", "words_per_image", "postings", "bytes", "bytes_per_posting")}
+    shown = {
+        key: getattr(facts, key) for key in ("images", "words_per_image", "postings", "bytes", "bytes_per_posting")
+    }
     counts = {"new": done.new, "replaced": done.replaced, "same": done.same, "dropped": done.dropped}
     skipped = [{"name": photo.name, "reason": photo.reason} for photo in done.skipped]
     return {"index": str(done.path), **shown, **counts, "skipped": skipped}
 
 
-def _index_report(result: Mapping[str, Any]) -> Iterable[str]:
+def _index_report(result: Told) -> Iterable[str]:
     size = f"{result['bytes'] / 1e6:.1f} MB" if result["bytes"] >= 1e6 else f"{result['bytes'] / 1e3:.0f} kB"
     dropped = f", {result['dropped']} dropped" if result["dropped"] else ""
     yield (
         f"{result['index']}: {result['images']} images ({result['new']} new, {result['replaced']} replaced, "
         f"{result['same']} unchanged{dropped}), {result['words_per_image']} words each, {size}"
     )
-    for entry in result["skipped"][:SHOWN]:
+    for entry in result["skipped"][:ENTRIES_SHOWN]:
         yield f"  skipped {entry['name']}: {entry['reason']}"
-    if len(result["skipped"]) > SHOWN:
-        yield f"  … and {len(result['skipped']) - SHOWN} more (--json lists them)"
+    if len(result["skipped"]) > ENTRIES_SHOWN:
+        yield f"  … and {len(result['skipped']) - ENTRIES_SHOWN} more (--json lists them)"
 
 
 @click.command()
@@ -226,8 +232,8 @@ def compact(index_folder: Path, as_json: bool) -> None:
     before = index.info()
     index.compact()
     after = index.info()
-    result = {"index": str(index_folder), "images": after["images"], "segments": after["segments"]}
-    print_result({**result, "bytes_before": before["bytes"], "bytes": after["bytes"]}, as_json, tree)
+    result = {"index": str(index_folder), "images": after.images, "segments": after.segments}
+    print_result({**result, "bytes_before": before.bytes, "bytes": after.bytes}, as_json, tree)
 
 
 @click.command()

@@ -1,16 +1,16 @@
 """superfeat pairs-from-labels: which photos of one thing verifiably show the same view."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import Progress, json_option, print_result, weights_option, workers_option
+from superfeat.cli.terminal import Progress, Told, json_option, print_result, weights_option, workers_option
 from superfeat.config import DEFAULT_WEIGHTS
 
 if TYPE_CHECKING:
-    from superfeat.geometry.pairs import Vectors
+    from superfeat.geometry.pairs import VectorsOf
 
 PATH = click.Path(path_type=Path)
 
@@ -66,7 +66,7 @@ def pairs_from_labels(
     print_result(result, as_json, _report)
 
 
-def _pooled(weights: str, workers: int) -> "Vectors":
+def _pooled(weights: str, workers: int) -> "VectorsOf":
     """A network's pooled vectors, loaded when they are first asked for."""
     import numpy as np
 
@@ -82,7 +82,7 @@ def _pooled(weights: str, workers: int) -> "Vectors":
     return vectors
 
 
-def _report(result: Mapping[str, Any]) -> Iterable[str]:
+def _report(result: Told) -> Iterable[str]:
     things = result["things"]
     yield f"{result['output']}: {result['pairs']} pairs in {sum(thing['pairs'] > 0 for thing in things)} things"
     for thing in things:

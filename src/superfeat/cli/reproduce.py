@@ -1,14 +1,14 @@
 """superfeat reproduce: the paper's tables and figures, measured again."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from superfeat.cli.completion import complete_weights
-from superfeat.cli.terminal import Follow, json_option, print_result, workers_option
+from superfeat.cli.terminal import Follow, Told, json_option, print_result, workers_option
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 
 
-class Sources(NamedTuple):
+class Given(NamedTuple):
     """What the command was given to work with, by the names of its options."""
 
     images: Path | None
@@ -67,14 +67,14 @@ def reproduce(
     from superfeat.studies.reproduce.catalogue import Failed
 
     keep_memory()
-    sources = Sources(images, imagenet, weights)
+    given = Given(images, imagenet, weights)
     made, failed = [], []
-    for found in _measured(names, size, sources, output, workers=workers, device=device):
+    for found in _measured(names, size, given, output, workers=workers, device=device):
         if isinstance(found, Failed):
             failed.append(found)
             continue
         folder = output / size / found.name
-        record = write_reproduced(found, folder, _command(found.name, size, sources, output))
+        record = write_reproduced(found, folder, _command(found.name, size, given, output))
         made.append({**record, "folder": str(folder)})
         write_reproduction_page(output / size)
         if not as_json:
@@ -89,13 +89,13 @@ def reproduce(
 
 
 def _measured(
-    names: Sequence[str], size: str, sources: Sources, output: Path, **how: Any
+    names: Sequence[str], size: str, given: Given, output: Path, **how: Any
 ) -> "Iterator[Reproduced | Failed]":
     """Each table or figure as it is done; shows how far it is. `how` is what changes no result: workers, device."""
     from superfeat.studies.reproduce.catalogue import reproduce as measure
 
     follow = Follow()
-    work = measure(names, output / f"work-{size}", size=size, on_progress=follow, **sources._asdict(), **how)
+    work = measure(names, output / f"work-{size}", size=size, on_progress=follow, **given._asdict(), **how)
     try:
         for found in work:
             follow.end()
@@ -104,33 +104,33 @@ def _measured(
         follow.end()
 
 
-def _command(name: str, size: str, sources: Sources, output: Path) -> str:
-    given = {**sources._asdict(), "output": output}
+def _command(name: str, size: str, given: Given, output: Path) -> str:
+    options = {**given._asdict(), "output": output}
     parts = ["superfeat", "reproduce", name, "--size", size]
-    parts += [text for option, value in given.items() if value is not None for text in (f"--{option}", str(value))]
+    parts += [text for option, value in options.items() if value is not None for text in (f"--{option}", str(value))]
     return shlex.join(parts)
 
 
-def _lines(record: Mapping[str, Any]) -> Iterable[str]:
+def _lines(record: Told) -> Iterable[str]:
     yield f"{record['name']}: {record['title']}"
     yield f"  the paper: {record['claim']}"
     yield f"  here: {record['finding']} ({'as' if record['agrees'] else 'not as'} in the paper)"
     yield f"  {record['folder']}/picture.png"
 
 
-def _end(result: Mapping[str, Any]) -> Iterable[str]:
+def _end(result: Told) -> Iterable[str]:
     agree = sum(record["agrees"] for record in result["made"])
     yield f"{agree} of {len(result['made'])} as in the paper; all together: {result['output']}/index.html"
 
 
-def _catalogue() -> dict[str, Any]:
+def _catalogue() -> Told:
     from superfeat.studies.reproduce.catalogue import NAMES, NOT_MEASURED
     from superfeat.studies.reproduce.outcome import published
 
     return {"measured": {name: published(name)["title"] for name in NAMES}, "not measured": NOT_MEASURED}
 
 
-def _list(result: Mapping[str, Any]) -> Iterable[str]:
+def _list(result: Told) -> Iterable[str]:
     for name, title in result["measured"].items():
         yield f"{name:24} {title}"
     for name, reason in result["not measured"].items():

@@ -1,13 +1,13 @@
 """superfeat search and explain: which photos of an index show the same thing as a photo, and why."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
-from superfeat.cli.terminal import json_option, print_result, workers_option
+from superfeat.cli.terminal import Told, json_option, print_result, workers_option
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.settings import overlay, parse_assignment
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from superfeat.engine import Engine
     from superfeat.features import Features
     from superfeat.index.places import Region
-    from superfeat.pages.results import Asked
+    from superfeat.pages.results import AnsweredQuery
 
 BAR = 24  # characters of the longest bar: of certainty, or of the best score
 BOX_HELP = "Only this part of the photo: x,y,width,height in pixels of the upright photo, or as fractions up to 1."
@@ -120,15 +120,17 @@ def _fractions(engine: "Engine", query: "str | Path | Features", box: tuple[floa
     return box[0] / width, box[1] / height, box[2] / width, box[3] / height
 
 
-def _ask(engine: "Engine", queries: Iterable[str], box: tuple[float, ...] | None, **options: Any) -> "list[Asked]":
+def _ask(
+    engine: "Engine", queries: Iterable[str], box: tuple[float, ...] | None, **options: Any
+) -> "list[AnsweredQuery]":
     """Answers to all queries that can be read; of the others the first is the error if none can."""
-    from superfeat.pages.results import Asked
+    from superfeat.pages.results import AnsweredQuery
 
     asked, failed = [], None
     for name, query in _queries(engine, queries):
         try:
             region = _fractions(engine, query, box)
-            asked.append(Asked(name, query, region, engine.search(query, box=region, **options)))
+            asked.append(AnsweredQuery(name, query, region, engine.search(query, box=region, **options)))
         except ImageError as error:
             failed = failed or error
             click.echo(f"skipped {name}: {error}", err=True)
@@ -137,7 +139,7 @@ def _ask(engine: "Engine", queries: Iterable[str], box: tuple[float, ...] | None
     return asked
 
 
-def _report(result: Mapping[str, Any]) -> Iterable[str]:
+def _report(result: Told) -> Iterable[str]:
     for one in result["results"]:
         yield f"{one['query']}:"
         best = max((hit["score"] for hit in one["hits"]), default=0.0)
@@ -148,7 +150,7 @@ def _report(result: Mapping[str, Any]) -> Iterable[str]:
             yield f"{rank:5}  {chance}{hit['score']:.4f}  {'█' * round(BAR * part):{BAR}}  {_place(hit)}"
 
 
-def _place(hit: Mapping[str, Any]) -> str:
+def _place(hit: Told) -> str:
     """The file to open, from here if it is below; the name where the index knows no file."""
     if hit["path"] is None:
         return str(hit["name"])
@@ -196,7 +198,7 @@ def explain(
     print_result({"picture": str(output), **explanation.as_dict()}, as_json, _explain_report)
 
 
-def _explain_report(result: Mapping[str, Any]) -> Iterable[str]:
+def _explain_report(result: Told) -> Iterable[str]:
     yield f"{result['picture']}: score {result['score']:.4f} from {result['shared_words']} shared words"
     for number, region in enumerate(result["regions"], 1):
         yield f"  region {number}: {region['share']:.0%} of the score"

@@ -2,16 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
-from superfeat.cli.terminal import json_option, limit_pixels, workers_option
+from superfeat.cli.terminal import Told, json_option, limit_pixels, workers_option
 from superfeat.errors import MissingExtraError
 from superfeat.service.limits import Limits, parse_size, require_token
 
-DEFAULTS = Limits()
+DEFAULT_LIMITS = Limits()
 
 
 def _size(context: click.Context, parameter: click.Parameter, text: str) -> int:
@@ -24,13 +23,17 @@ def _size(context: click.Context, parameter: click.Parameter, text: str) -> int:
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--token", envvar="SUPERFEAT_TOKEN", help="What clients must show. [env: SUPERFEAT_TOKEN]")
 @click.option(
-    "--max-upload", default=f"{DEFAULTS.max_upload // 10**6}MB", show_default=True, callback=_size, help="Of a photo."
+    "--max-upload",
+    default=f"{DEFAULT_LIMITS.max_upload // 10**6}MB",
+    show_default=True,
+    callback=_size,
+    help="Of a photo.",
 )
 @click.option(
-    "--max-pixels", default=DEFAULTS.max_pixels, show_default=True, type=click.IntRange(min=1), help="Of a photo."
+    "--max-pixels", default=DEFAULT_LIMITS.max_pixels, show_default=True, type=click.IntRange(min=1), help="Of a photo."
 )
 @click.option(
-    "--queue", default=DEFAULTS.queue, show_default=True, type=click.IntRange(min=1), help="Photos that may wait."
+    "--queue", default=DEFAULT_LIMITS.queue, show_default=True, type=click.IntRange(min=1), help="Photos that may wait."
 )
 @click.option("--read-only", is_flag=True, help="Photos can be neither added nor deleted.")
 @click.option(
@@ -85,7 +88,7 @@ def serve(
     click.echo("superfeat: stopped", err=True)
 
 
-def _say(facts: dict[str, Any], as_json: bool) -> None:
+def _say(facts: Told, as_json: bool) -> None:
     """When it answers, not before."""
     if as_json:
         click.echo(json.dumps(facts))

@@ -13,14 +13,15 @@ from superfeat.config import DEFAULT_WEIGHTS
 from superfeat.errors import SuperfeatError
 
 REPORT_EVERY = 10.0  # seconds between progress lines when stderr is not a terminal
-SHOWN = 5  # how many skipped photos are named on the terminal; --json has them all
+ENTRIES_SHOWN = 5  # how many skipped photos are named on the terminal; --json has them all
 
 SETTINGS = "assignments"  # the parameter of --set NAME=VALUE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Told = Mapping[str, Any]  # what a verb has to say: plain values, which --json prints as they are
 
 
-class Group(click.Group):
+class VerbGroup(click.Group):
     """Verbs, also those below a verb: one line per error, exit 1; a traceback with --debug."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -77,9 +78,7 @@ def limit_pixels(max_pixels: int | None) -> None:
         Image.MAX_IMAGE_PIXELS = max_pixels // 2  # Pillow refuses above twice this number
 
 
-def print_result(
-    result: Mapping[str, Any], as_json: bool, report: Callable[[Mapping[str, Any]], Iterable[str]]
-) -> None:
+def print_result(result: Told, as_json: bool, report: Callable[[Told], Iterable[str]]) -> None:
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:
@@ -87,7 +86,7 @@ def print_result(
             click.echo(line)
 
 
-def tree(facts: Mapping[str, Any], indent: str = "") -> Iterable[str]:
+def tree(facts: Told, indent: str = "") -> Iterable[str]:
     for name, value in facts.items():
         if isinstance(value, Mapping):
             yield f"{indent}{name}:"

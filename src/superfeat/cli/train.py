@@ -5,13 +5,13 @@ import dataclasses
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from superfeat.cli.terminal import Follow, Progress, json_option, print_result, tree, workers_option
+from superfeat.cli.terminal import Follow, Progress, Told, json_option, print_result, tree, workers_option
 from superfeat.config import DataConfig
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from superfeat.datasets.training_set import TrainingSet
     from superfeat.images import Photo, Skipped
     from superfeat.training.data import Sources
+    from superfeat.training.records import SetFigures
     from superfeat.training.run import Event
 
 PATH = click.Path(path_type=Path)
@@ -196,12 +197,12 @@ def _read_photos(
     recipe: "Recipe", sources: "Sources", drawn: Path, skip_unreadable: bool, workers: int
 ) -> "tuple[TrainingSet, Sources]":
     """The photos, drawn into a folder if the recipe says so, each decoded once to see that it can be."""
-    from superfeat.training.data import draw, read_training_set, require_readable, without_photos
+    from superfeat.training.data import draw_landmarks, read_training_set, require_readable, without_photos
 
     if recipe.data.kind == "drawn" and sources.images is None:
         sources = dataclasses.replace(sources, images=drawn)
         progress = Progress("drawing landmark views:", recipe.data.things * recipe.data.views)
-        for done in draw(recipe.data, drawn):
+        for done in draw_landmarks(recipe.data, drawn):
             progress.at(done)
         progress.done()
     whole = read_training_set(recipe, sources)
@@ -283,7 +284,7 @@ def _line(event: "Event") -> str:
     return line
 
 
-def _figures(one: Mapping[str, Any]) -> str:
+def _figures(one: "SetFigures") -> str:
     """Of one validation set among several."""
     hard = f" (Hard {one['map_hard']:.2f})" if "map_hard" in one else ""
     return f"{one['map']:.2f}{hard}"
@@ -294,12 +295,12 @@ def _tell(notes: Iterable[str]) -> None:
         click.echo(f"note: {note}", err=True)
 
 
-def _train_report(result: Mapping[str, Any]) -> Iterable[str]:
+def _train_report(result: Told) -> Iterable[str]:
     best = "" if result["best"] is None else f", best mAP {result['best']:.2f}"
     yield f"{result['run']}: {result['epochs']} epochs{best}"
     yield f"  use it: superfeat index PHOTOS -o INDEX --weights {result['run']}/best"
 
 
-def _pretrain_report(result: Mapping[str, Any]) -> Iterable[str]:
+def _pretrain_report(result: Told) -> Iterable[str]:
     yield f"{result['run']}: {result['epochs']} epochs, best top-1 {result['top1']:.1f} % on held-out photos"
     yield f"  train with it: superfeat train fire-folder --images PHOTOS --weights {result['run']}/best -o RUN"

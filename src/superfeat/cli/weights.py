@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import Group, Progress, json_option, print_result, tree, workers_option
+from superfeat.cli.terminal import Progress, Told, VerbGroup, json_option, print_result, tree, workers_option
 from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from superfeat.weights import Network
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 def weights() -> None:
     """Look at, convert, bring and finish networks."""
 
@@ -28,7 +28,7 @@ def show(network: str, as_json: bool) -> None:
     print_result(describe_network(network), as_json, tree)
 
 
-def describe_network(source: str) -> dict[str, Any]:
+def describe_network(source: str) -> Told:
     from superfeat.settings import as_dict
     from superfeat.weights import load_network
 

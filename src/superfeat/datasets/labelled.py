@@ -23,7 +23,7 @@ LONGEST_CELL = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pairs:
+class PairRows:
     """Rows of (query, positive), and how many rows named an image that was left out."""
 
     rows: Int64[np.ndarray, "pairs 2"]
@@ -129,7 +129,7 @@ def _find(candidates: Sequence[Path]) -> Path | None:
     return next((path for path in candidates if is_file(path)), None)
 
 
-def read_pairs(path: Path, numbers: Mapping[str, int]) -> Pairs:
+def read_pairs(path: Path, numbers: Mapping[str, int]) -> PairRows:
     """Image numbers of a CSV file with the columns `query` and `positive`; rows with a left-out image are counted."""
     plain = {_plain(name): number for name, number in numbers.items()}
     rows: list[list[int]] = []
@@ -154,7 +154,7 @@ def read_pairs(path: Path, numbers: Mapping[str, int]) -> Pairs:
         raise DatasetError(f"{path} holds no pairs: write one line with query,positive for each, or take the file away")
     given = np.asarray(rows, np.int64)
     kept = given[(given != LEFT_OUT).all(axis=1)]
-    return Pairs(kept, len(given) - len(kept))
+    return PairRows(kept, len(given) - len(kept))
 
 
 def _plain(name: str) -> str:

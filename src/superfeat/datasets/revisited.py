@@ -19,8 +19,8 @@ from superfeat.storage.unpickle import read_pickle
 KEYS = ("imlist", "qimlist", "gnd")
 TRUTH_KEYS = ("bbx", "easy", "hard")  # and perhaps junk
 DISTRACTORS = "revisitop1m"
-NEVER = r"/\\:\x00-\x1f\x7f\ud800-\udfff"  # in no name: what parts a path, and what no file system or screen takes
-PART = rf"\.*[^\s.{NEVER}][^{NEVER}]*"  # not of dots alone, which would lead elsewhere
+IN_NO_NAME = r"/\\:\x00-\x1f\x7f\ud800-\udfff"  # in no name: what parts a path, and what no file system or screen takes
+PART = rf"\.*[^\s.{IN_NO_NAME}][^{IN_NO_NAME}]*"  # not of dots alone, which would lead elsewhere
 FILE_NAME = re.compile(PART)
 FILE_PATH = re.compile(f"{PART}(?:/{PART})*")
 SHOWN_CHARACTERS = 80

@@ -12,7 +12,7 @@ from jaxtyping import Int64
 from superfeat.errors import DatasetError
 from superfeat.images import Photo
 
-SHOWN = 3  # names that a message lists before it says "..."
+NAMES_SHOWN = 3  # names that a message lists before it says "..."
 MISSING_SHOWN = 10
 
 
@@ -231,7 +231,7 @@ def below(name: Any, what: str) -> str:
 
 def listed(names: Collection[str]) -> str:
     """The first few names, for a message of one line."""
-    return ", ".join(list(names)[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    return ", ".join(list(names)[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
 
 
 def whole_numbers(values: Any, what: str, shape: tuple[int, ...] = (-1,)) -> Int64[np.ndarray, "..."]:

@@ -32,7 +32,7 @@ def examine(index: Path | None = None) -> Iterator[Check]:
     yield from guarded("speed", lambda: software.check_speed(findings))
     yield from guarded("compiled code", lambda: software.check_compiled_code(findings))
     yield from guarded("weights", lambda: software.check_weights(findings))
-    places = [Path(weights.get("folder", ".")), Path(index or ".")]
+    places = [Path(weights.get("folder") or "."), Path(index or ".")]
     yield from guarded("disk", lambda: machine.check_disks(places))
     if index is not None:
         from superfeat.doctor.collection import check_index

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from superfeat.doctor.checks import Check, as_size, guarded
 from superfeat.doctor.machine import ROOT, file_system, find_memory, is_network
@@ -11,8 +11,9 @@ from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
     from superfeat.index.index import Index
+    from superfeat.index.manifest import IndexInfo
 
-SAMPLE = 200  # photos whose files are looked for
+PHOTOS_LOOKED_FOR = 200  # photos whose files are looked for
 MANY_DELETED = 0.2  # of the stored images: worth rewriting
 MANY_SEGMENTS = 16  # more than joining leaves by itself
 
@@ -28,18 +29,18 @@ def check_index(path: Path, names: Mapping[str, bool], root: Path = ROOT) -> Ite
         yield Check("index", "problem", str(error), str(error))
         return
     yield from guarded("index", lambda: _check_contents(index, facts))
-    yield from guarded("index memory", lambda: _check_size(facts["bytes"], root))
+    yield from guarded("index memory", lambda: _check_size(facts.bytes, root))
     yield from guarded("index place", lambda: _check_place(path, root))
     yield from guarded("index network", lambda: _check_network(index, names))
     yield from guarded("index photos", lambda: _check_photos(index))
     yield from guarded("index calibration", lambda: _check_calibration(index))
 
 
-def _check_contents(index: "Index", facts: Mapping[str, Any]) -> Iterator[Check]:
-    images, deleted, segments = facts["images"], facts["deleted"], facts["segments"]
+def _check_contents(index: "Index", facts: "IndexInfo") -> Iterator[Check]:
+    images, deleted, segments = facts.images, facts.deleted, facts.segments
     text = (
-        f"{images} images, {facts['words_per_image']} words each, {as_size(facts['bytes'])}; {segments} segments, "
-        f"{facts['in_journal']} images in the journal, {deleted} deleted"
+        f"{images} images, {facts.words_per_image} words each, {as_size(facts.bytes)}; {segments} segments, "
+        f"{facts.in_journal} images in the journal, {deleted} deleted"
     )
     if deleted > MANY_DELETED * (images + deleted):
         advice = f"superfeat compact {index.path}: {deleted} deleted images are still searched through"
@@ -85,7 +86,7 @@ def _check_network(index: "Index", names: Mapping[str, bool]) -> Iterator[Check]
 def _check_photos(index: "Index") -> Iterator[Check]:
     snapshot = index.snapshot()
     ids = snapshot.ids().tolist()
-    chosen = random.Random(0).sample(ids, min(SAMPLE, len(ids)))  # the same ones each time
+    chosen = random.Random(0).sample(ids, min(PHOTOS_LOOKED_FOR, len(ids)))  # the same ones each time
     metas = index.meta(snapshot.names(chosen)).values()
     paths = [Path(meta["path"]) for meta in metas if isinstance(meta.get("path"), str)]
     if not paths:

@@ -10,9 +10,10 @@ import platform
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from superfeat.doctor.checks import Check, as_size
+from superfeat.doctor.probe import Probed
 from superfeat.threads import all_cores
 
 ROOT = Path("/")
@@ -193,7 +194,7 @@ def find_memory(root: Path = ROOT) -> Memory | None:
     return Memory(limit[0], min(found.free, max(0, limit[0] - limit[1])))
 
 
-def check_memory(workers: Mapping[str, Any], root: Path = ROOT) -> Iterator[Check]:
+def check_memory(workers: Probed, root: Path = ROOT) -> Iterator[Check]:
     """`workers` says how many an extraction starts, and what each may need."""
     memory = find_memory(root)
     if memory is None:

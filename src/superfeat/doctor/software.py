@@ -9,12 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import superfeat
 from superfeat.config import ExtractConfig
 from superfeat.doctor.checks import Check, as_size
-from superfeat.doctor.probe import PACKAGES
+from superfeat.doctor.probe import PACKAGES, Probed
 
 PATIENCE = 120  # seconds: importing torch from a slow disk takes long
 FLOPS_PER_PIXEL = 133e3  # of a ResNet-50's first three stages: 3.3 of its 4.1 billion products for 224 x 224 pixels
@@ -22,7 +22,7 @@ PROPORTIONS = 0.75  # of most photos: 4:3
 USED_SHARE = 0.87 * 0.76  # benchmarks/extraction.py: the trunk's share of this speed, and of the time
 SLOW_CORE = 20.0  # billions of operations per second: a core with AVX2 has twice that
 
-Findings = Mapping[str, Mapping[str, Any]]
+Findings = Mapping[str, Probed]
 
 
 class Extra(NamedTuple):
@@ -47,7 +47,7 @@ EXTRAS = {
 # -- The other process
 
 
-def run_probe(command: Iterable[str] | None = None, patience: float = PATIENCE) -> dict[str, dict[str, Any]]:
+def run_probe(command: Iterable[str] | None = None, patience: float = PATIENCE) -> dict[str, Probed]:
     """What superfeat.doctor.probe found, by part. The part in which it died, if it did, has the reason as `error`."""
     home = str(Path(superfeat.__file__).parent.parent)
     search = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
@@ -81,8 +81,8 @@ def _ending(code: int, errors: str) -> str:
     return f"Python ended with {code}: {last}"
 
 
-def _read_findings(lines: Iterable[str], ended: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+def _read_findings(lines: Iterable[str], ended: str) -> dict[str, Probed]:
+    found: dict[str, Probed] = {}
     for line in lines:
         try:
             entry = json.loads(line)

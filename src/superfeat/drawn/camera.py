@@ -9,7 +9,7 @@ import numpy.typing as npt
 from superfeat.drawn.raster import Camera
 
 Array = npt.NDArray[np.float64]
-SMALL = 13.0  # metres: what is lower is seen whole
+SMALL_HEIGHT = 13.0  # metres: what is lower is seen whole
 SHADOW_SIDE = 576  # texels of the shadow map
 
 
@@ -46,7 +46,7 @@ def choose_viewpoint(rng: np.random.Generator, bounds: Bounds, portrait: bool) -
     )
     half_angle = math.radians(rng.choice([rng.uniform(14, 22), rng.uniform(20, 30), rng.uniform(28, 36)]))
     across = abs(math.cos(azimuth)) * bounds.half_width + abs(math.sin(azimuth)) * bounds.half_depth
-    small = bounds.height < SMALL
+    small = bounds.height < SMALL_HEIGHT
     fill = rng.uniform(0.75, 1.05) if small else rng.uniform(0.85, 1.3)
     detail = rng.random() < (0.05 if small else 0.17)
     if detail:

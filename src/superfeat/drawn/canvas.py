@@ -13,7 +13,7 @@ from superfeat.drawn.shading import HALF, RELIEF
 Layer = npt.NDArray[np.float32]
 Colour = tuple[float, float, float]
 COLOUR, HEIGHT, GLOW, GLOSS, ALPHA = slice(0, 3), 3, 4, 5, 6
-LEVELS = 8
+MOST_LEVELS = 8
 
 
 def hexed(code: str) -> Colour:
@@ -203,7 +203,7 @@ def _enlarged(grid: Layer, size: int, axis: int) -> Layer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sheet:
+class Texture:
     """A finished texture with its halvings."""
 
     levels: tuple[UInt8[np.ndarray, "height width 8"], ...]
@@ -211,10 +211,10 @@ class Sheet:
     holes: bool
 
     @classmethod
-    def of(cls, canvas: Canvas, *, holes: bool = False, cavities: float = 0.9) -> "Sheet":
+    def of(cls, canvas: Canvas, *, holes: bool = False, cavities: float = 0.9) -> "Texture":
         """Halves until a side is one texel, or often enough."""
         levels = [finish(canvas, cavities=cavities)]
-        while len(levels) < LEVELS and min(levels[-1].shape[:2]) > 1:
+        while len(levels) < MOST_LEVELS and min(levels[-1].shape[:2]) > 1:
             levels.append(_halved(levels[-1]))
         return cls(tuple(levels), canvas.scale, holes)
 
@@ -226,16 +226,16 @@ def _halved(texels: UInt8[np.ndarray, "height width 8"]) -> UInt8[np.ndarray, "r
     return ((total + 2) >> 2).astype(np.uint8)
 
 
-def bind(sheets: Sequence[Sheet]) -> Textures:
-    """All sheets in one array."""
-    table = np.zeros((len(sheets), 4 + LEVELS), np.int32)
+def bind(textures: Sequence[Texture]) -> Textures:
+    """All textures in one array."""
+    table = np.zeros((len(textures), 4 + MOST_LEVELS), np.int32)
     flat, start = [], 0
-    for number, sheet in enumerate(sheets):
-        height, width = sheet.levels[0].shape[:2]
-        table[number, :4] = width, height, len(sheet.levels), sheet.holes
-        for level, texels in enumerate(sheet.levels):
+    for number, texture in enumerate(textures):
+        height, width = texture.levels[0].shape[:2]
+        table[number, :4] = width, height, len(texture.levels), texture.holes
+        for level, texels in enumerate(texture.levels):
             table[number, 4 + level] = start
             flat.append(texels.reshape(-1, 8))
             start += len(flat[-1])
-    scales = np.array([sheet.scale for sheet in sheets], np.float32)
+    scales = np.array([texture.scale for texture in textures], np.float32)
     return Textures(np.concatenate(flat), table, scales)

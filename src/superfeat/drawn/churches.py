@@ -16,7 +16,7 @@ from superfeat.drawn.elements import (
 )
 from superfeat.drawn.halls import belfry, crown
 from superfeat.drawn.mesh import polygon, rectangle
-from superfeat.drawn.openings import MARGIN, paint_clock, paint_door, paint_rose, paint_window
+from superfeat.drawn.openings import SURROUND, paint_clock, paint_door, paint_rose, paint_window
 from superfeat.drawn.site import Site
 
 
@@ -82,9 +82,9 @@ def _front(site: Site, width: float, height: float, rise: float) -> int:
             canvas.stamp(picture, x - picture.width / 2, height * 0.72 - picture.height / 2, 0.8)
     for x in (-1, 1) if rng.random() < 0.6 else ():
         door = paint_door(rng, width * 0.12, height * 0.24, rise, site.style.trim, canvas.scale)
-        canvas.stamp(door, width / 2 + x * width * 0.31 - door.width / 2, -MARGIN)
+        canvas.stamp(door, width / 2 + x * width * 0.31 - door.width / 2, -SURROUND)
     door = paint_door(rng, width * 0.2, height * 0.4, rise, site.style.trim, canvas.scale)
-    canvas.stamp(door, width / 2 - door.width / 2, -MARGIN)
+    canvas.stamp(door, width / 2 - door.width / 2, -SURROUND)
     canvas.paint(canvas.cover(canvas.box(-1, height * 0.49, 999, height * 0.52)), site.style.trim, height=0.14)
     return site.use(canvas)
 
@@ -210,7 +210,7 @@ def mosque(site: Site) -> None:
     mesh.cap(outline, low, site.plain("trim"))
     canvas = site.canvas(width * 0.36, height * 1.25)
     portal = paint_door(rng, width * 0.2, height * 0.9, 1.5, site.style.trim, canvas.scale)
-    canvas.stamp(portal, canvas.width / 2 - portal.width / 2, -MARGIN)
+    canvas.stamp(portal, canvas.width / 2 - portal.width / 2, -SURROUND)
     with mesh.at(0, -width / 2 - 0.4):
         gate = rectangle(width * 0.36, 1.2)
         mesh.loft(gate, gate, 0, height * 1.25, [site.use(canvas), site.plain("wall")], lid=site.plain("trim"))

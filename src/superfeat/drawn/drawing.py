@@ -13,7 +13,7 @@ from PIL import Image
 from superfeat.drawn.camera import SHADOW_SIDE, aim, aim_sun, choose_viewpoint
 from superfeat.drawn.landmark import Landmark, build
 from superfeat.drawn.library import open_library
-from superfeat.drawn.mesh import Mesh, join
+from superfeat.drawn.mesh import Mesh, join_triangles
 from superfeat.drawn.photo import develop
 from superfeat.drawn.raster import Camera, Seen, Triangles, see
 from superfeat.drawn.scenery import Scene, surround
@@ -24,7 +24,7 @@ from superfeat.storage.store import explained, write_file
 
 PORTRAITS = 0.25
 FINENESS = 2  # rendered pixels per pixel of the photo, along each side
-SMALLEST = 16
+SMALLEST_SIDE = 16
 QUALITY = 92
 
 
@@ -36,9 +36,9 @@ def draw(
     `size` is width, height of a landscape view; about a quarter of the views are portraits, with the two swapped.
     """
     _require(seed=seed, thing=thing, view=view)
-    if min(size) < SMALLEST:
+    if min(size) < SMALLEST_SIDE:
         raise ConfigError(
-            f"the size {size[0]} x {size[1]} is too small to draw on; give at least {SMALLEST} x {SMALLEST}"
+            f"the size {size[0]} x {size[1]} is too small to draw on; give at least {SMALLEST_SIDE} x {SMALLEST_SIDE}"
         )
     shot = frame(thing, view, seed=seed, size=size)
     sun = aim_sun(shot.weather.light.toward_sun, shot.landmark.bounds)
@@ -69,7 +69,7 @@ def frame(thing: int, view: int, *, seed: int, size: tuple[int, int]) -> Shot:
     hour = choose_weather(rng, viewpoint.azimuth)
     scene = Scene(Mesh(), open_library(), rng, landmark.bounds, viewpoint)
     surround(scene, landmark.ground, water=landmark.over_water)
-    triangles = join(landmark.triangles, scene.mesh.triangles())
+    triangles = join_triangles(landmark.triangles, scene.mesh.triangles())
     eye = aim(viewpoint, FINENESS * width, FINENESS * height)
     seen = see(triangles, landmark.textures, eye, FINENESS * width, FINENESS * height)
     return Shot(landmark, triangles, eye, seen, hour, rng)
@@ -90,7 +90,7 @@ def draw_folder(
     _require(seed=seed, first=first)
     if things < 1 or views < 1:
         raise ConfigError(f"{things} things of {views} views are nothing to draw; give at least one of each")
-    if max_side * 3 // 4 < SMALLEST:
+    if max_side * 3 // 4 < SMALLEST_SIDE:
         raise ConfigError(f"a longest side of {max_side} pixels is too small to draw on; give at least 22")
     return _draw_files(Path(folder), range(first, first + things), views, seed, (max_side, max_side * 3 // 4))
 

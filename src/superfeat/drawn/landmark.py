@@ -17,7 +17,7 @@ from superfeat.drawn.raster import Textures, Triangles
 from superfeat.drawn.site import Site, design_style
 from superfeat.drawn.towers import campanile, castle, lighthouse, pagoda, windmill
 
-KEPT = 8  # landmarks whose textures stay in memory
+KEPT_LANDMARKS = 8  # landmarks whose textures stay in memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,15 +64,15 @@ FAMILIES = {
 }
 
 
-@functools.lru_cache(maxsize=KEPT)
+@functools.lru_cache(maxsize=KEPT_LANDMARKS)
 def build(seed: int, thing: int) -> Landmark:
     """The landmark of this number: the same for all its views."""
     rng = np.random.default_rng((seed, thing))
     weights = np.array([family.weight for family in FAMILIES.values()])
     name = str(rng.choice(list(FAMILIES), p=weights / weights.sum()))
     family = FAMILIES[name]
-    sheets = open_library().sheets
-    site = Site(rng, design_style(rng, family.materials), len(sheets))
+    textures = open_library().textures
+    site = Site(rng, design_style(rng, family.materials), len(textures))
     family.build(site)
     triangles = site.mesh.triangles()
     points = triangles.points.reshape(-1, 3)
@@ -81,4 +81,4 @@ def build(seed: int, thing: int) -> Landmark:
     half_width, half_depth, _ = (float(side) / 2 for side in high - low)
     bounds = Bounds(half_width, half_depth, float(high[2]), min(family.swing, math.pi))
     ground, water = str(rng.choice(GROUNDS)), family.build is bridge
-    return Landmark(name, triangles, bind([*sheets, *site.sheets]), bounds, ground, water)
+    return Landmark(name, triangles, bind([*textures, *site.textures]), bounds, ground, water)

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 
-from superfeat.drawn.canvas import ALPHA, Canvas, Colour, Layer, Sheet, darker, hexed, lighter
+from superfeat.drawn.canvas import ALPHA, Canvas, Colour, Layer, Texture, darker, hexed, lighter
 from superfeat.drawn.materials import paint_asphalt, paint_blocks, paint_grass, paint_water, speckle
 from superfeat.drawn.site import Site, design_style
 
@@ -34,7 +34,7 @@ class House:
 class Library:
     """All shared textures; the numbers of those with a name; the houses."""
 
-    sheets: tuple[Sheet, ...]
+    textures: tuple[Texture, ...]
     numbers: dict[str, int]
     houses: tuple[House, ...]
 
@@ -60,19 +60,19 @@ def open_library() -> Library:
     canvases["lamp"] = _paint_plain(rng, (0.95, 0.92, 0.8), 0.0)
     canvases["lamp"].layers[4] = 1
     canvases["bus"] = _paint_bus()
-    sheets = [Sheet.of(canvas, holes=name.startswith(("leaves", "person"))) for name, canvas in canvases.items()]
+    textures = [Texture.of(canvas, holes=name.startswith(("leaves", "person"))) for name, canvas in canvases.items()]
     numbers = {name: number for number, name in enumerate(canvases)}
-    houses = [_build_house(sheets, seed) for seed in range(14)]
-    return Library(tuple(sheets), numbers, tuple(houses))
+    houses = [_build_house(textures, seed) for seed in range(14)]
+    return Library(tuple(textures), numbers, tuple(houses))
 
 
-def _build_house(sheets: list[Sheet], seed: int) -> House:
+def _build_house(textures: list[Texture], seed: int) -> House:
     rng = np.random.default_rng((12, seed))
-    site = Site(rng, design_style(rng, ("plaster", "plaster", "brick", "stone", "timber")), len(sheets))
+    site = Site(rng, design_style(rng, ("plaster", "plaster", "brick", "stone", "timber")), len(textures))
     plan = site.plan(int(rng.integers(2, 6)), rng.uniform(2.9, 3.5), rng.uniform(2.0, 3.0))
     width = float(rng.uniform(8, 15))
     front, roof = site.facade(plan, width, door=True), site.plain("roof")
-    sheets.extend(site.sheets)
+    textures.extend(site.textures)
     return House(width, plan.height, front, roof)
 
 

@@ -270,6 +270,6 @@ def _strip(lower: Array, upper: Array) -> Array:
     return np.concatenate([np.stack([a, b, c], axis=1), np.stack([a, c, d], axis=1)])
 
 
-def join(first: Triangles, second: Triangles) -> Triangles:
+def join_triangles(first: Triangles, second: Triangles) -> Triangles:
     """Both."""
     return Triangles(*(np.concatenate(pair) for pair in zip(first, second, strict=True)))

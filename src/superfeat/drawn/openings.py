@@ -8,7 +8,7 @@ import numpy as np
 from superfeat.drawn.canvas import ALPHA, COLOUR, Canvas, Colour, darker, hexed, lighter, mixed
 from superfeat.drawn.materials import BEAMS, DOORS, TRIMS, pick
 
-MARGIN = 0.6  # metres around an opening for its surround
+SURROUND = 0.6  # metres around an opening for its surround
 GLASSES = [(0.13, 0.17, 0.22), (0.10, 0.14, 0.17), (0.17, 0.22, 0.26), (0.16, 0.15, 0.15)]
 RISES = (0.0, 0.0, 0.3, 1.0, 1.0, 1.7)
 HEADS = ("plain", "plain", "lintel", "gable", "arc", "keystone")
@@ -54,8 +54,8 @@ def design_window(rng: np.random.Generator, width: float, height: float, trim: C
 
 
 def _sheet(width: float, height: float, scale: float) -> Canvas:
-    """Empty, with a margin around the opening, which begins at (MARGIN, MARGIN)."""
-    canvas = Canvas.blank(width + 2 * MARGIN, height + 2 * MARGIN, scale)
+    """Empty, with a margin around the opening, which begins at (SURROUND, SURROUND)."""
+    canvas = Canvas.blank(width + 2 * SURROUND, height + 2 * SURROUND, scale)
     canvas.layers[ALPHA] = 0
     return canvas
 
@@ -74,7 +74,7 @@ def _lay(
 def paint_window(window: Window, scale: float) -> Canvas:
     """Surround, head, sill, recess, glass and bars."""
     canvas = _sheet(window.width, window.height, scale)
-    left, low, right, high = MARGIN, MARGIN, MARGIN + window.width, MARGIN + window.height
+    left, low, right, high = SURROUND, SURROUND, SURROUND + window.width, SURROUND + window.height
     opening = canvas.arch(left, low, right, high, window.rise)
     if window.border:
         _lay(canvas, opening - np.float32(window.border), window.trim, 0.07)
@@ -125,7 +125,7 @@ def _paint_head(canvas: Canvas, window: Window, left: float, right: float, high:
 def _paint_shutters(canvas: Canvas, window: Window, left: float, low: float, right: float, high: float) -> None:
     """Open ones, with slats."""
     assert window.shutter is not None
-    leaf = min(window.width / 2, MARGIN - 0.06)
+    leaf = min(window.width / 2, SURROUND - 0.06)
     for start in (left - leaf, right):
         board = canvas.box(start + 0.02, low, start + leaf - 0.02, high)
         _lay(canvas, board, window.shutter, 0.06)
@@ -138,7 +138,7 @@ def paint_door(
 ) -> Canvas:
     """Two leaves of panels under an arch or a lintel, in a stepped surround."""
     canvas = _sheet(width, height, scale)
-    left, low, right, high = MARGIN, MARGIN, MARGIN + width, MARGIN + height
+    left, low, right, high = SURROUND, SURROUND, SURROUND + width, SURROUND + height
     wood = pick(rng, DOORS)
     opening = canvas.arch(left, low - 2, right, high, rise)
     for step, colour in ((0.45, trim), (0.3, darker(trim, 0.25)), (0.18, lighter(trim, 0.2))):
@@ -168,7 +168,7 @@ def paint_door(
 def paint_clock(rng: np.random.Generator, radius: float, trim: Colour, scale: float) -> Canvas:
     """A dial with twelve marks and two hands; the time is the building's own."""
     canvas = _sheet(2 * radius, 2 * radius, scale)
-    middle = MARGIN + radius
+    middle = SURROUND + radius
     dark = bool(rng.random() < 0.4)
     face = hexed("#22303f") if dark else hexed("#f2ecdc")
     ink = hexed("#e2c268") if dark else hexed("#2a2622")
@@ -191,7 +191,7 @@ def paint_clock(rng: np.random.Generator, radius: float, trim: Colour, scale: fl
 def paint_rose(rng: np.random.Generator, radius: float, trim: Colour, scale: float) -> Canvas:
     """A round window of petals; its coloured glass shows at night."""
     canvas = _sheet(2 * radius, 2 * radius, scale)
-    middle, petals = MARGIN + radius, int(rng.choice([6, 8, 8, 10, 12]))
+    middle, petals = SURROUND + radius, int(rng.choice([6, 8, 8, 10, 12]))
     x, y = canvas.x - middle, canvas.y - middle
     distance, angle = np.hypot(x, y), np.arctan2(y, x)
     _lay(canvas, canvas.disc(middle, middle, radius * 1.1), trim, 0.1)

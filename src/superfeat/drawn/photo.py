@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from superfeat.drawn.raster import compiled
+from superfeat.drawn.raster import compiled_fast
 from superfeat.drawn.weather import Weather
 
-Picture = Float32[np.ndarray, "height width 3"]
+LightMap = Float32[np.ndarray, "height width 3"]
 
 
 def develop(
-    light: Picture, weather: Weather, rng: np.random.Generator, width: int, height: int
+    light: LightMap, weather: Weather, rng: np.random.Generator, width: int, height: int
 ) -> UInt8[np.ndarray, "height width 3"]:
     """A photo of width x height from a picture of the light at twice the size or so."""
     bend, fringe = float(np.clip(rng.normal(0, 0.025), -0.06, 0.06)), float(rng.uniform(0, 0.0016))
@@ -32,7 +32,7 @@ def develop(
     return pixels
 
 
-@compiled
+@compiled_fast
 def _add_grain(picture: Any, colour: Any, bright: Any, grain: Any, pixels: Any) -> None:  # pragma: no cover
     height, width = picture.shape[:2]
     for y in range(height):
@@ -42,7 +42,7 @@ def _add_grain(picture: Any, colour: Any, bright: Any, grain: Any, pixels: Any) 
                 pixels[y, x, channel] = int(min(max(value, 0.0), 1.0) * 255 + 0.5)
 
 
-@compiled
+@compiled_fast
 def _through_lens(light: Any, bend: Any, fringe: Any, picture: Any) -> None:  # pragma: no cover
     """Barrel or pincushion, and colours that the lens bends a little differently; four samples a pixel."""
     rows, columns = light.shape[:2]
@@ -64,7 +64,7 @@ def _through_lens(light: Any, bend: Any, fringe: Any, picture: Any) -> None:  # 
                 picture[y, x, channel] = total / 4
 
 
-def _fall(picture: Picture, weather: Weather, rng: np.random.Generator) -> None:
+def _fall(picture: LightMap, weather: Weather, rng: np.random.Generator) -> None:
     """Streaks of rain that slant one way, or flakes of several sizes."""
     height, width = picture.shape[:2]
     amount = weather.rain or weather.snow
@@ -79,7 +79,7 @@ def _fall(picture: Picture, weather: Weather, rng: np.random.Generator) -> None:
         _draw_flakes(picture, places, sizes**2 * height * 0.011, air, 0.8)
 
 
-@compiled
+@compiled_fast
 def _draw_streaks(
     picture: Any, places: Any, lengths: Any, slant: Any, colour: Any, strength: Any
 ) -> None:  # pragma: no cover
@@ -92,7 +92,7 @@ def _draw_streaks(
                     picture[y, x, channel] += strength * (colour[channel] - picture[y, x, channel])
 
 
-@compiled
+@compiled_fast
 def _draw_flakes(picture: Any, places: Any, radii: Any, colour: Any, strength: Any) -> None:  # pragma: no cover
     height, width = picture.shape[:2]
     for number in range(len(places)):
@@ -113,7 +113,7 @@ def _vignette(width: int, height: int, strength: float) -> Float32[np.ndarray, "
     return np.asarray(1 - strength * square * np.sqrt(square) * 0.354, np.float32)
 
 
-def _expose(picture: Picture, weather: Weather, rng: np.random.Generator) -> Picture:
+def _expose(picture: LightMap, weather: Weather, rng: np.random.Generator) -> LightMap:
     """As a camera meters: towards a middle grey, less so in the dark; then white balance and a film's curve."""
     grey = float(np.exp(np.log(picture[::2, ::2].mean(axis=2) + 1e-3).mean()))  # every fourth pixel is enough
     goal, pull = {"night": (0.09, 0.75), "dusk": (0.19, 0.8)}.get(weather.hour, (0.3, 0.65))
@@ -126,7 +126,7 @@ def _expose(picture: Picture, weather: Weather, rng: np.random.Generator) -> Pic
     return picture
 
 
-@compiled
+@compiled_fast
 def _tone(picture: Any, gains: Any, vivid: Any, gamma: Any) -> None:  # pragma: no cover
     """A film's curve, which makes colours stronger, so they are weakened before; then more or less vivid."""
     height, width = picture.shape[:2]
@@ -147,7 +147,7 @@ def _tone(picture: Any, gains: Any, vivid: Any, gamma: Any) -> None:  # pragma: 
                 picture[y, x, channel] = middle + (toned[channel] - middle) * vivid
 
 
-def _blur(picture: Picture, sigma: float) -> Picture:
+def _blur(picture: LightMap, sigma: float) -> LightMap:
     """Out of focus by a little: a short Gaussian along both sides."""
     taps = np.exp(-0.5 * (np.arange(-2, 3) / max(sigma, 0.05)) ** 2)
     taps /= taps.sum()

@@ -11,14 +11,14 @@ import numba
 import numpy as np
 from jaxtyping import Float32, Float64, Int32, UInt8
 
-NEAR = 0.4  # metres in front of the eye
+NEAR_PLANE = 0.4  # metres in front of the eye
 FAR_AWAY = -1e9  # the nearness of nothing
-ALPHA = 7  # the channel of a texel that says whether it is there
+TEXEL_ALPHA = 7  # the channel of a texel that says whether it is there
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(function: Function) -> Function:
+def compiled_fast(function: Function) -> Function:
     """As the kernel's, but sums may be reordered and nothing is checked for division by zero: pictures, not scores."""
     options = {"nogil": True, "fastmath": True, "error_model": "numpy"}
     try:
@@ -87,7 +87,7 @@ def see(
     return seen
 
 
-@compiled
+@compiled_fast
 def _project_parallel(triangles: Any, camera: Any, corners: Any, sources: Any) -> int:  # pragma: no cover
     for number in range(len(triangles.points)):
         sources[number] = number
@@ -106,7 +106,7 @@ def _project_parallel(triangles: Any, camera: Any, corners: Any, sources: Any) -
     return len(triangles.points)
 
 
-@compiled
+@compiled_fast
 def _project(triangles: Any, camera: Any, corners: Any, sources: Any) -> int:  # pragma: no cover
     """Corners in the camera's axes, cut at the near plane: three or four corners are left, or none."""
     count = 0
@@ -136,12 +136,12 @@ def _project(triangles: Any, camera: Any, corners: Any, sources: Any) -> int:  #
     return count
 
 
-@compiled
+@compiled_fast
 def _clip(inside: Any, cut: Any) -> int:  # pragma: no cover
     count = 0
     for corner in range(3):
         after = (corner + 1) % 3
-        here, there = inside[corner, 2] - NEAR, inside[after, 2] - NEAR
+        here, there = inside[corner, 2] - NEAR_PLANE, inside[after, 2] - NEAR_PLANE
         if here >= 0:
             cut[count] = inside[corner]
             count += 1
@@ -153,7 +153,7 @@ def _clip(inside: Any, cut: Any) -> int:  # pragma: no cover
     return count
 
 
-@compiled
+@compiled_fast
 def _fill(corners: Any, sources: Any, texture_of: Any, textures: Any, seen: Any) -> None:  # pragma: no cover
     shown, nearest = seen.triangles, seen.nearness
     height, width = shown.shape
@@ -186,7 +186,7 @@ def _fill(corners: Any, sources: Any, texture_of: Any, textures: Any, seen: Any)
                         shown[y, first + x] = sources[number]
 
 
-@compiled
+@compiled_fast
 def _inside(begin: Any, end: Any, start: Any, step: Any) -> tuple[int, int]:  # pragma: no cover
     """The part of a range of pixels in which a value that grows by `step` is not below zero."""
     if step > 0:
@@ -198,7 +198,7 @@ def _inside(begin: Any, end: Any, start: Any, step: Any) -> tuple[int, int]:  # 
     return begin, end
 
 
-@compiled
+@compiled_fast
 def _is_there(at_b: Any, at_c: Any, corners: Any, texture: Any, textures: Any) -> bool:  # pragma: no cover
     at_a, at_b, at_c = (1.0 - at_b - at_c) * corners[0, 3], at_b * corners[1, 3], at_c * corners[2, 3]
     total = at_a + at_b + at_c
@@ -208,5 +208,5 @@ def _is_there(at_b: Any, at_c: Any, corners: Any, texture: Any, textures: Any) -
     width, height = textures.table[texture, 0], textures.table[texture, 1]
     column = min(max(int(u), 0), width - 1)
     row = min(max(int(v), 0), height - 1)
-    there: bool = textures.texels[textures.table[texture, 4] + row * width + column, ALPHA] > 127
+    there: bool = textures.texels[textures.table[texture, 4] + row * width + column, TEXEL_ALPHA] > 127
     return there

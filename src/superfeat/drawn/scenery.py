@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from superfeat.drawn.camera import SMALL, Bounds, Viewpoint
+from superfeat.drawn.camera import SMALL_HEIGHT, Bounds, Viewpoint
 from superfeat.drawn.library import BUS_SIZE, LEAF_CARD, LEAVES, PAINTS, PEOPLE, PERSON_SIZE, Library
 from superfeat.drawn.mesh import Mesh, grown, rectangle, scaled
 
@@ -63,8 +63,8 @@ def surround(scene: Scene, ground: str, *, water: bool) -> None:
         add_houses(scene, int(rng.integers(5, 12)) if kind == "town" else int(rng.integers(2, 5)))
     trees = {"town": (0, 4), "park": (5, 12), "square": (1, 6), "open": (1, 6)}[kind]
     add_trees(scene, int(rng.integers(*trees)))
-    add_people(scene, int(rng.integers(0, 5 if scene.bounds.height < SMALL else 14)))
-    if ground != "grass" and scene.bounds.height >= SMALL and rng.random() < 0.5:
+    add_people(scene, int(rng.integers(0, 5 if scene.bounds.height < SMALL_HEIGHT else 14)))
+    if ground != "grass" and scene.bounds.height >= SMALL_HEIGHT and rng.random() < 0.5:
         add_cars(scene, int(rng.integers(1, 4)))
     if rng.random() < 0.4:
         add_lamps(scene, int(rng.integers(1, 5)))
@@ -134,7 +134,7 @@ def add_trees(scene: Scene, count: int) -> None:
     for _ in range(count):
         side = rng.choice([-1, 1])
         aside = side * (scene.half_width * rng.uniform(1.02, 1.7) + rng.uniform(2, 14))
-        near = scene.half_depth + 0.25 * scene.distance if scene.bounds.height >= SMALL else -scene.half_depth
+        near = scene.half_depth + 0.25 * scene.distance if scene.bounds.height >= SMALL_HEIGHT else -scene.half_depth
         ahead = rng.uniform(-scene.half_depth - 30, near)
         plant_tree(scene, *scene.place(float(aside), float(ahead)), float(rng.uniform(0.7, 1.4)))
 
@@ -250,7 +250,7 @@ def add_occluder(scene: Scene) -> None:
     """Sometimes something close: a tree, a passer-by, a bus."""
     rng = scene.rng
     kind, free = rng.random(), scene.distance - scene.half_depth
-    if scene.bounds.height < SMALL and kind > 0.05:
+    if scene.bounds.height < SMALL_HEIGHT and kind > 0.05:
         return
     if kind < 0.1 and scene.half_width > 6:  # what is narrow would be hidden
         ahead = scene.half_depth + free * rng.uniform(0.35, 0.65)

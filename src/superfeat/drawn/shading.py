@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from superfeat.drawn.raster import Camera, Seen, Textures, Triangles, compiled
+from superfeat.drawn.raster import Camera, Seen, Textures, Triangles, compiled_fast
 from superfeat.drawn.sky import (
     AMBIENT,
     BOUNCE,
@@ -70,7 +70,7 @@ def _pack(*values: Float64[np.ndarray, "3"] | float) -> Float64[np.ndarray, "row
     return np.concatenate([np.atleast_1d(np.asarray(value, np.float64)) for value in values]).reshape(-1, 3)
 
 
-@compiled
+@compiled_fast
 def _shade(
     faces: Any,
     texture_of: Any,
@@ -122,7 +122,7 @@ def _shade(
             picture[row, column, channel] = work[OUT, channel]
 
 
-@compiled
+@compiled_fast
 def _gather(ids: Any, nearness: Any, x: Any, y: Any, corner: Any, place: Any) -> int:  # pragma: no cover
     """The first pixel of a square that shows the same triangle; if it is this one, the middle of all that do.
 
@@ -143,7 +143,7 @@ def _gather(ids: Any, nearness: Any, x: Any, y: Any, corner: Any, place: Any) ->
     return int(corner)
 
 
-@compiled
+@compiled_fast
 def _look(place: Any, camera: Any, work: Any) -> None:  # pragma: no cover
     """From the eye to the pixel, of length one along the camera's axis."""
     across = (place[0] + 0.5 - camera[CENTRE_X]) / camera[FOCAL]
@@ -152,7 +152,7 @@ def _look(place: Any, camera: Any, work: Any) -> None:  # pragma: no cover
         work[RAY, axis] = camera[FORWARD, axis] + across * camera[RIGHT, axis] + above * camera[UP, axis]
 
 
-@compiled
+@compiled_fast
 def _normalise(work: Any, row: Any) -> float:  # pragma: no cover
     length: float = np.sqrt(work[row, 0] ** 2 + work[row, 1] ** 2 + work[row, 2] ** 2) + 1e-12
     for axis in range(3):
@@ -164,7 +164,7 @@ def _normalise(work: Any, row: Any) -> float:  # pragma: no cover
 DUAL, NORMALS, UVS = 3, 9, 18
 
 
-@compiled
+@compiled_fast
 def _find_surface(faces: Any, number: Any, work: Any) -> tuple[float, float]:  # pragma: no cover
     """The smooth normal, turned to the eye, and the texture's coordinates in metres."""
     at_b = at_c = 0.0
@@ -188,7 +188,7 @@ def _find_surface(faces: Any, number: Any, work: Any) -> tuple[float, float]:  #
     return u, v
 
 
-@compiled
+@compiled_fast
 def _raise_relief(faces: Any, number: Any, texel: Any, work: Any) -> None:  # pragma: no cover
     """The normal with the texel's slopes."""
     tilt_u, tilt_v = (texel[3] - HALF) * 2 * RELIEF, (texel[4] - HALF) * 2 * RELIEF
@@ -202,7 +202,7 @@ def _raise_relief(faces: Any, number: Any, texel: Any, work: Any) -> None:  # pr
     _normalise(work, NORMAL)
 
 
-@compiled
+@compiled_fast
 def _sample(
     texels: Any, table: Any, texture: Any, u: Any, v: Any, footprint: Any, work: Any, texel: Any
 ) -> None:  # pragma: no cover
@@ -232,7 +232,7 @@ def _sample(
         texel[channel] = lower + at_c * texels[c, channel] + at_d * texels[d, channel]
 
 
-@compiled
+@compiled_fast
 def _sunlight(work: Any, shadow: Any, sun: Any, light: Any) -> float:  # pragma: no cover
     """How much of the sun arrives: its angle, and the share of four shadow texels that see it."""
     angle = facing = 0.0
@@ -262,7 +262,7 @@ def _sunlight(work: Any, shadow: Any, sun: Any, light: Any) -> float:  # pragma:
     return angle * total
 
 
-@compiled
+@compiled_fast
 def _open_sky(place: Any, ids: Any, nearness: Any, camera: Any, pattern: Any, work: Any) -> float:  # pragma: no cover
     """1 in the open, less in corners: how far neighbouring pixels rise above this one's plane."""
     height, width = nearness.shape
@@ -290,7 +290,7 @@ def _open_sky(place: Any, ids: Any, nearness: Any, camera: Any, pattern: Any, wo
     return max(1.0 - 1.7 * closed / OCCLUSION_SAMPLES, 0.25)
 
 
-@compiled
+@compiled_fast
 def _colour(texel: Any, lit: Any, open_sky: Any, light: Any, clouds: Any, work: Any) -> None:  # pragma: no cover
     upward = 0.5 + 0.5 * work[NORMAL, 2]
     flood = 0.0
@@ -306,7 +306,7 @@ def _colour(texel: Any, lit: Any, open_sky: Any, light: Any, clouds: Any, work: 
         work[OUT, channel] = own + gloss * (mirrored - own) + light[WINDOWS, channel] * texel[5] * texel[5]
 
 
-@compiled
+@compiled_fast
 def _reflect(gloss: Any, light: Any, clouds: Any, work: Any) -> float:  # pragma: no cover
     """Leaves the sky that a surface mirrors in OUT, and says how strong the mirror is from here."""
     along = 0.0
@@ -324,7 +324,7 @@ def _reflect(gloss: Any, light: Any, clouds: Any, work: Any) -> float:  # pragma
     return strength
 
 
-@compiled
+@compiled_fast
 def _add_haze(depth: Any, light: Any, work: Any) -> None:  # pragma: no cover
     length = depth * np.sqrt(work[RAY, 0] ** 2 + work[RAY, 1] ** 2 + work[RAY, 2] ** 2)
     clear = np.exp(-light[HAZE] * length)

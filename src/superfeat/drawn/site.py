@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from superfeat.drawn.canvas import Canvas, Colour, Sheet, darker, lighter
+from superfeat.drawn.canvas import Canvas, Colour, Texture, darker, lighter
 from superfeat.drawn.materials import (
     BEAMS,
     BRICKS,
@@ -26,10 +26,10 @@ from superfeat.drawn.materials import (
     pick,
 )
 from superfeat.drawn.mesh import Mesh, Outline
-from superfeat.drawn.openings import MARGIN, RISES, Window, design_window, paint_door, paint_window
+from superfeat.drawn.openings import RISES, SURROUND, Window, design_window, paint_door, paint_window
 
 FINEST = 26.0  # texels per metre
-LONGEST = 640  # texels along a facade
+LONGEST_FACADE = 640  # texels along a facade
 TILE = 6.0  # metres after which a plain surface repeats
 
 
@@ -98,14 +98,14 @@ class Site:
         self.rng = rng
         self.style = style
         self.mesh = Mesh()
-        self.sheets: list[Sheet] = []
+        self.textures: list[Texture] = []
         self.first = first
         self._plain: dict[str, int] = {}
 
     def use(self, canvas: Canvas, *, holes: bool = False) -> int:
         """The number of a new texture."""
-        self.sheets.append(Sheet.of(canvas, holes=holes))
-        return self.first + len(self.sheets) - 1
+        self.textures.append(Texture.of(canvas, holes=holes))
+        return self.first + len(self.textures) - 1
 
     def plain(self, name: str) -> int:
         """A surface without openings: wall, base, trim, roof, metal, dark, gold, water, bronze."""
@@ -152,7 +152,7 @@ class Site:
 
     def canvas(self, width: float, height: float, storey: float = 3.2, bay: float = 1.6) -> Canvas:
         """A wall of this size, without openings."""
-        canvas = Canvas.blank(width, height, min(FINEST, LONGEST / max(width, height)))
+        canvas = Canvas.blank(width, height, min(FINEST, LONGEST_FACADE / max(width, height)))
         self.paint_wall(canvas, storey, bay)
         return canvas
 
@@ -189,7 +189,7 @@ class Site:
                     continue
                 lit = self.rng.uniform(0.5, 1.0) if self.rng.random() < 0.55 else 0.0
                 bottom = low + (floor.height - floor.window.height) * 0.45
-                canvas.stamp(picture, centre - floor.window.width / 2 - MARGIN, bottom - MARGIN, lit)
+                canvas.stamp(picture, centre - floor.window.width / 2 - SURROUND, bottom - SURROUND, lit)
             low += floor.height
         if door:
             self.stamp_door(canvas, width / 2, min(plan.floors[0].height * 0.78, 3.6))
@@ -200,7 +200,7 @@ class Site:
         width = height * self.rng.uniform(0.5, 0.65)
         rise = float(self.rng.choice([0.0, 0.4, 1.0, 1.0])) if self.style.rise is None else self.style.rise
         picture = paint_door(self.rng, width, height, rise, self.style.trim, canvas.scale)
-        canvas.stamp(picture, centre - width / 2 - MARGIN, -MARGIN)
+        canvas.stamp(picture, centre - width / 2 - SURROUND, -SURROUND)
 
     def _paint_storey(self, canvas: Canvas, plan: Plan, level: int, low: float) -> None:
         """Bands, rustic ground floor, corner stones and pilasters."""

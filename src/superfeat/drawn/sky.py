@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from superfeat.drawn.raster import compiled
+from superfeat.drawn.raster import compiled_fast
 
 # A tuple of arrays is slow to take apart for each pixel: cameras and lights travel as rows of three numbers.
 EYE, RIGHT, UP, FORWARD = range(4)
@@ -37,7 +37,7 @@ class Light(NamedTuple):
     wetness: float
 
 
-@compiled
+@compiled_fast
 def sky(work: Any, row: Any, light: Any, clouds: Any, sharp: Any) -> None:  # pragma: no cover
     """Horizon to zenith, the sun's glare, and two samples of clouds: how dense here, how dense towards the sun."""
     length = np.sqrt(work[row, 0] ** 2 + work[row, 1] ** 2 + work[row, 2] ** 2)
@@ -64,7 +64,7 @@ def sky(work: Any, row: Any, light: Any, clouds: Any, sharp: Any) -> None:  # pr
         work[OUT, channel] = clear + (cloud - clear) * density
 
 
-@compiled
+@compiled_fast
 def _cloud(clouds: Any, u: Any, v: Any) -> float:  # pragma: no cover
     """The density of clouds at a place of the sky; the map repeats."""
     cells = len(clouds)

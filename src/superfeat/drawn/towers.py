@@ -17,7 +17,7 @@ from superfeat.drawn.elements import (
 )
 from superfeat.drawn.halls import clock_tower
 from superfeat.drawn.mesh import Opening, grown, polygon, rectangle
-from superfeat.drawn.openings import MARGIN, paint_door, paint_window
+from superfeat.drawn.openings import SURROUND, paint_door, paint_window
 from superfeat.drawn.site import Site
 
 
@@ -54,7 +54,7 @@ def lighthouse(site: Site) -> None:
         x = around * (0.5 + (level % 2 - 0.5) * 0.12) - picture.width / 2
         canvas.stamp(picture, x, 3.0 + level * height * 0.19, 0.9)
     door = paint_door(rng, 1.4, 2.4, 1.0, site.style.trim, canvas.scale)
-    canvas.stamp(door, around / 2 - door.width / 2, -MARGIN)
+    canvas.stamp(door, around / 2 - door.width / 2, -SURROUND)
     mesh.turned([(radius, 0), (radius * 0.8, height * 0.5), (radius * 0.66, height)], site.use(canvas), segments=24)
     top = radius * 0.66
     mesh.turned(

@@ -5,24 +5,89 @@ import importlib.metadata
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import superfeat
 from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.images import Photo
-from superfeat.index.codebook import Codebook
+from superfeat.index.codebook import Codebook, CodebookFacts
 from superfeat.index.index import Index
 from superfeat.methods import method_of
-from superfeat.settings import as_dict
+from superfeat.settings import Values, as_dict
 from superfeat.storage.store import explained
 from superfeat.weights import Network
+from superfeat.weights.network import Provenance
 
 FORMAT = "superfeat-card"
 VERSION = 1
-PACKAGES = ("torch", "numpy", "numba", "pillow")
+NOTED_PACKAGES = ("torch", "numpy", "numba", "pillow")
 UNRECORDED = "not recorded"
 BYTES_PER_FLOAT = 4
+
+
+class DatasetCard(TypedDict):
+    """What was searched for, and among what."""
+
+    name: str
+    protocol: str
+    files: dict[str, str]  # their SHA-256
+    images: int
+    listing_sha256: str
+    distractors: int
+    distractors_listing_sha256: str | None
+    queries: int
+    queries_without_positives: int
+    missing: list[str]
+    crop: str
+    exif: str
+
+
+class NetworkCard(TypedDict):
+    """What made the features."""
+
+    digest: str
+    method: str
+    ratio_test: str
+    hinge: str
+    provenance: Provenance
+    settings: Values  # of NetworkConfig
+
+
+class CodebookCard(CodebookFacts):
+    """The words, and how they were learned."""
+
+    digest: str
+    words: int
+    dim: int
+
+
+class _ImageMemory(TypedDict):
+    images: int
+    bytes_per_image: float
+
+
+class MemoryCard(_ImageMemory, total=False):
+    """What an image takes; of an index also what it is made of."""
+
+    words_per_image: float
+    bytes_per_posting: int
+
+
+class Card(TypedDict):
+    """card.json of a run."""
+
+    format: str
+    version: int
+    dataset: DatasetCard
+    network: NetworkCard
+    method: str
+    extract: Values  # of ExtractConfig
+    codebook: CodebookCard | None
+    asmk: Values | None  # of IndexConfig
+    memory: MemoryCard
+    software: dict[str, str]  # versions
+    seconds: dict[str, float]
 
 
 def make_card(
@@ -34,7 +99,7 @@ def make_card(
     codebook: Codebook | None,
     index: Index | None,
     seconds: Mapping[str, float],
-) -> dict[str, Any]:
+) -> Card:
     """The card of a finished run."""
     images = len(test.photos) + len(distractors)
     return {
@@ -57,7 +122,7 @@ def make_card(
         "software": {
             "superfeat": superfeat.__version__,
             "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in PACKAGES},
+            **{name: importlib.metadata.version(name) for name in NOTED_PACKAGES},
             "machine": f"{platform.system()} {platform.machine()}",
         },
         "seconds": {stage: round(value, 1) for stage, value in seconds.items()},
@@ -66,7 +131,7 @@ def make_card(
 
 def _dataset(
     test: RetrievalSet, distractors: Sequence[Photo], missing: Sequence[str], config: EvaluateConfig
-) -> dict[str, Any]:
+) -> DatasetCard:
     boxes = sum(query.photo.box is not None for query in test.queries)
     upright = "turned upright by the EXIF tag, except queries with boxes"
     return {
@@ -99,24 +164,24 @@ def _listing(photos: Sequence[Photo]) -> str:
     return total.hexdigest()
 
 
-def _codebook(codebook: Codebook) -> dict[str, Any]:
+def _codebook(codebook: Codebook) -> CodebookCard:
     return {"digest": codebook.digest, "words": codebook.words, "dim": codebook.dim, **codebook.facts}
 
 
-def _memory(index: Index | None, network: Network, images: int) -> dict[str, Any]:
+def _memory(index: Index | None, network: Network, images: int) -> MemoryCard:
     if index is None:
         return {"bytes_per_image": network.dim * BYTES_PER_FLOAT, "images": images}
     facts = index.info()
     per_posting = index.snapshot().layout.posting_bytes
     return {
-        "images": facts["images"],
-        "words_per_image": facts["words_per_image"],
-        "bytes_per_image": round(facts["postings"] * per_posting / max(1, facts["images"]), 1),
+        "images": facts.images,
+        "words_per_image": facts.words_per_image,
+        "bytes_per_image": round(facts.postings * per_posting / max(1, facts.images), 1),
         "bytes_per_posting": per_posting,
     }
 
 
-def in_words(card: Mapping[str, Any]) -> Iterator[str]:
+def card_in_words(card: Card) -> Iterator[str]:
     """The card as sentences."""
     data, network, extract = card["dataset"], card["network"], card["extract"]
     yield (
@@ -148,18 +213,18 @@ def in_words(card: Mapping[str, Any]) -> Iterator[str]:
     yield "Seconds: " + ", ".join(f"{stage} {value:.0f}" for stage, value in card["seconds"].items()) + "."
 
 
-def _asmk_in_words(card: Mapping[str, Any]) -> Iterator[str]:
-    codebook, memory = card["codebook"], card["memory"]
-    if codebook is None:
+def _asmk_in_words(card: Card) -> Iterator[str]:
+    codebook, memory, asmk = card["codebook"], card["memory"], card["asmk"]
+    if codebook is None or asmk is None:
         yield f"Global vectors, {memory['bytes_per_image']} bytes per image, compared by cosine."
         return
     learned = f"learned from {codebook['images']} images, " if "images" in codebook else ""
-    search = card["asmk"]["search"]
+    search = asmk["search"]
     yield f"Codebook {codebook['digest'][:12]}: {codebook['words']} words, {learned}" + (
         f"seed {codebook['settings']['seed']}." if "settings" in codebook else "given."
     )
     yield (
-        f"ASMK, {card['asmk']['kernel']}: {search['assignments']} words per query feature, alpha {search['alpha']}, "
+        f"ASMK, {asmk['kernel']}: {search['assignments']} words per query feature, alpha {search['alpha']}, "
         f"threshold {search['threshold']}, idf {'on' if search['idf'] else 'off'}; "
         f"{memory['words_per_image']} words and {memory['bytes_per_image']} bytes per image."
     )

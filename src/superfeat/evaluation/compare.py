@@ -1,20 +1,57 @@
 """Two runs side by side: what differs between their cards, which queries were won and lost, and whether it matters."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from superfeat.errors import SuperfeatError
+from superfeat.evaluation.card import Card
+from superfeat.evaluation.judge import QueryScores, Scores
 from superfeat.evaluation.metrics import paired_bootstrap
 
 IGNORED = ("seconds", "software", "format", "version")  # that differ without changing what was measured
 WON = 0.01  # percent points of AP: less is neither won nor lost
 
 
-def compare(
-    first: Mapping[str, Any], second: Mapping[str, Any], cards: tuple[Mapping[str, Any], Mapping[str, Any]]
-) -> dict[str, Any]:
+class Change(TypedDict):
+    """A setting that differs."""
+
+    setting: str
+    first: Any
+    second: Any
+
+
+class QueryChange(TypedDict):
+    """The average precision of a query in both runs."""
+
+    query: str
+    first: float
+    second: float
+
+
+class _Compared(TypedDict):
+    queries: int  # that have right answers in both
+
+
+class GradeComparison(_Compared, total=False):
+    """mAP of both by one grade, the queries won and lost, and the test; without queries there is none of it."""
+
+    first: float
+    second: float
+    won: list[QueryChange]
+    lost: list[QueryChange]
+    bootstrap: dict[str, float]
+
+
+class Comparison(TypedDict):
+    """What differs between two runs."""
+
+    settings: list[Change]
+    grades: dict[str, GradeComparison]
+
+
+def compare(first: Scores, second: Scores, cards: tuple[Card, Card]) -> Comparison:
     """From the scores of two runs on the same queries; SuperfeatError if they are of different ones."""
     names = [[_identity(query) for query in scores["queries"]] for scores in (first, second)]
     if names[0] != names[1]:
@@ -31,11 +68,11 @@ def compare(
     }
 
 
-def _identity(query: Mapping[str, Any]) -> tuple[Any, ...]:
+def _identity(query: QueryScores) -> tuple[Any, ...]:
     return query["name"], query["positives"], tuple(query["box"] or ())
 
 
-def _grade(first: Mapping[str, Any], second: Mapping[str, Any], grade: str) -> dict[str, Any]:
+def _grade(first: Scores, second: Scores, grade: str) -> GradeComparison:
     before, after = (
         np.asarray([np.nan if query["ap"][grade] is None else query["ap"][grade] for query in scores["queries"]])
         for scores in (first, second)
@@ -47,7 +84,7 @@ def _grade(first: Mapping[str, Any], second: Mapping[str, Any], grade: str) -> d
     order = [int(number) for number in np.argsort(-np.where(known, gains, 0), kind="stable") if known[number]]
     names = [query["name"] for query in first["queries"]]
 
-    def told(number: int) -> dict[str, Any]:
+    def told(number: int) -> QueryChange:
         return {"query": names[number], "first": float(before[number]), "second": float(after[number])}
 
     return {
@@ -70,7 +107,7 @@ def _changes(first: Any, second: Any, where: str) -> Iterator[tuple[str, Any, An
         yield where, first, second
 
 
-def in_words(result: Mapping[str, Any], shown: int = 5) -> Iterator[str]:
+def comparison_in_words(result: Comparison, shown: int = 5) -> Iterator[str]:
     """The comparison as lines."""
     if not result["settings"]:
         yield "the cards are the same"
@@ -86,10 +123,10 @@ def in_words(result: Mapping[str, Any], shown: int = 5) -> Iterator[str]:
             f"{grade}: mAP {found['first']:.2f} -> {found['second']:.2f} ({test['difference']:+.2f}, 95 % from "
             f"{test['low']:+.2f} to {test['high']:+.2f}, p = {test['p']:.4f}: {verdict})"
         )
-        for what in ("won", "lost"):
-            named = [f"{one['query']} {one['first']:.1f} -> {one['second']:.1f}" for one in found[what][:shown]]
-            more = ", …" if len(found[what]) > shown else ""
-            yield f"  {what} {len(found[what])}{': ' if named else ''}{', '.join(named)}{more}"
+        for what, queries in (("won", found["won"]), ("lost", found["lost"])):
+            named = [f"{one['query']} {one['first']:.1f} -> {one['second']:.1f}" for one in queries[:shown]]
+            more = ", …" if len(queries) > shown else ""
+            yield f"  {what} {len(queries)}{': ' if named else ''}{', '.join(named)}{more}"
 
 
 def _short(value: Any) -> str:

@@ -1,24 +1,25 @@
 """The main job of measuring: a benchmark, a network and its words by their names, and a protocol run of these."""
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, EvaluateConfig, ExtractConfig
 from superfeat.datasets.benchmarks import read_benchmark
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.revisited import DISTRACTORS, places, read_distractors
 from superfeat.errors import DatasetError
+from superfeat.evaluation.card import Card
+from superfeat.evaluation.judge import Scores
 from superfeat.evaluation.run import Evaluated, run_protocol
 from superfeat.evaluation.stages import Step
 from superfeat.images import Photo, list_photos
 from superfeat.index.codebook import Codebook, Round
-from superfeat.settings import as_dict, overlay
+from superfeat.settings import Changes, as_dict, overlay
 from superfeat.weights import Network, carried_codebook, load_network
 from superfeat.work import Work
 
-PAPER = "paper"  # the profile where the network brings no words
+PAPER_PROFILE = "paper"  # the profile where the network brings no words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +27,8 @@ class Measured:
     """A finished evaluation: its folder, its card and its scores, and what was measured how."""
 
     run: Path
-    card: dict[str, Any]
-    scores: dict[str, Any]
+    card: Card
+    scores: Scores
     network: Network
     test: RetrievalSet
     config: EvaluateConfig
@@ -40,7 +41,7 @@ def evaluate(
     images: str | Path | None = None,
     weights: str | Path | None = None,
     profile: str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Changes | None = None,
     codebook: str | Path | Codebook | None = None,
     codebook_images: str | Path | Iterable[str | Path] = (),
     distractors: str | Path | None = None,
@@ -64,7 +65,7 @@ def evaluate(
     def steps() -> Generator[Step, None, Measured]:
         test = dataset if isinstance(dataset, RetrievalSet) else _read(dataset, images)
         brought = carried_codebook(source) if codebook is None and not listed else None
-        config = _config(profile or (PAPER if brought is None else DEFAULT_PROFILE), settings or {}, test)
+        config = _config(profile or (PAPER_PROFILE if brought is None else DEFAULT_PROFILE), settings or {}, test)
         network = load_network(source)
         for step in run_protocol(
             network,
@@ -91,7 +92,7 @@ def _read(dataset: str | Path, images: str | Path | None) -> RetrievalSet:
     return read_benchmark(str(dataset), None if images is None else Path(images))
 
 
-def _config(profile: str, changes: Mapping[str, Any], test: RetrievalSet) -> EvaluateConfig:
+def _config(profile: str, changes: Changes, test: RetrievalSet) -> EvaluateConfig:
     """Published images are read as stored, as their boxes are; photos of a folder are turned upright."""
     config = overlay(EvaluateConfig(), {"extract": as_dict(ExtractConfig.profile(profile))})
     return overlay(overlay(config, {"extract.upright": not test.as_stored}), changes)

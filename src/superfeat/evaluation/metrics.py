@@ -1,13 +1,13 @@
 """How good rankings are: average precision by the trapezoid rule of the Oxford benchmark, and what stands beside it."""
 
+import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int, Int64
 
-DEPTHS = (1, 5, 10)  # of mP@k
+PRECISION_DEPTHS = (1, 5, 10)  # of mP@k
 GRADES = {  # which answers count, and which are passed over
     "easy": (("easy",), ("junk", "hard")),
     "medium": (("easy", "hard"), ("junk",)),
@@ -57,7 +57,9 @@ def mean_average_precision(values: Iterable[float]) -> float:
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def precisions_at(ranks: Int64[np.ndarray, "found"], wanted: int, depths: Sequence[int] = DEPTHS) -> list[float]:
+def precisions_at(
+    ranks: Int64[np.ndarray, "found"], wanted: int, depths: Sequence[int] = PRECISION_DEPTHS
+) -> list[float]:
     """Precision among the first k, where k is no more than the place of the last positive that was found.
 
     That is how the revisited benchmarks define it. 0 if none was found; NaN for a query without positives.
@@ -83,30 +85,42 @@ def precision_recall_curve(
     return best[np.searchsorted(recalls, levels - 1e-12)]
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Totals:
+    """mAP and mP at `depths` from 0 to 1, the values of each query, and how many of them have a right answer."""
+
+    map: float
+    mp: Float64[np.ndarray, "depths"]
+    aps: Float64[np.ndarray, "queries"]
+    prs: Float64[np.ndarray, "queries depths"]
+    depths: tuple[int, ...]
+    queries: int
+
+
 def score(
-    ranks: Sequence[Int64[np.ndarray, "_"]], wanted: Sequence[int], depths: Sequence[int] = DEPTHS
-) -> dict[str, Any]:
+    ranks: Sequence[Int64[np.ndarray, "_"]], wanted: Sequence[int], depths: Sequence[int] = PRECISION_DEPTHS
+) -> Totals:
     """mAP and mP@k over queries, with the values of each; NaN where a query has no positive, and if none has."""
     each = [precision_of_ranks(places, count) for places, count in zip(ranks, wanted, strict=True)]
     at = np.asarray([precisions_at(*query, depths) for query in zip(ranks, wanted, strict=True)], np.float64)
     at = at.reshape(len(each), len(depths))
     asked = np.asarray(wanted, np.int64) > 0
     means = at[asked].mean(axis=0) if asked.any() else np.full(len(depths), np.nan)
-    return {
-        "map": mean_average_precision(each),
-        "mp": means,
-        "aps": np.asarray(each, np.float64),
-        "prs": at,
-        "depths": tuple(depths),
-        "queries": int(asked.sum()),
-    }
+    return Totals(
+        map=mean_average_precision(each),
+        mp=means,
+        aps=np.asarray(each, np.float64),
+        prs=at,
+        depths=tuple(depths),
+        queries=int(asked.sum()),
+    )
 
 
 def revisited(
     rankings: Int[np.ndarray, "queries ranked"] | Sequence[Int[np.ndarray, "_"]],
     truth: Sequence[Mapping[str, Collection[int]]],
-    depths: Sequence[int] = DEPTHS,
-) -> dict[str, dict[str, Any]]:
+    depths: Sequence[int] = PRECISION_DEPTHS,
+) -> dict[str, Totals]:
     """Easy, Medium and Hard of the revisited benchmarks: `map`, `mp` (at `depths`), `aps`, `prs` of each, from 0 to 1.
 
     `rankings` has the database numbers of each query, best first; they may be cut off anywhere, and numbers that no
@@ -114,7 +128,7 @@ def revisited(
     """
     if len(rankings) != len(truth):
         raise ValueError(f"{len(rankings)} rankings for {len(truth)} queries")
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Totals] = {}
     for grade, (right, ignored) in GRADES.items():
         judged = [
             positive_ranks(np.asarray(ranking), _all_of(query, right), _all_of(query, ignored))

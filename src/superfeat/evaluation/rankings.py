@@ -6,7 +6,7 @@ from types import TracebackType
 
 import numpy as np
 
-from superfeat.evaluation.judge import Answer
+from superfeat.evaluation.judge import GradedRanking
 from superfeat.storage.store import explained, sync_folder
 
 NONE = -1  # in place of images that share no word with the query
@@ -28,12 +28,12 @@ class RankingsWriter:
             self.scores = np.lib.format.open_memmap(self.partial / "scores.npy", "w+", "<f8", self.shape)
         return self
 
-    def add(self, answer: Answer) -> None:
+    def add(self, ranking: GradedRanking) -> None:
         """The ranking of the next query that could be asked."""
-        ranked = len(answer.numbers)
+        ranked = len(ranking.numbers)
         self.numbers[self.rows] = NONE
-        self.numbers[self.rows, :ranked] = answer.numbers
-        self.scores[self.rows, :ranked] = answer.scores
+        self.numbers[self.rows, :ranked] = ranking.numbers
+        self.scores[self.rows, :ranked] = ranking.scores
         self.rows += 1
 
     def __exit__(

@@ -7,19 +7,19 @@ import contextlib
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import listed, missing_photos
 from superfeat.errors import DatasetError, StoreError
 from superfeat.evaluation.card import VERSION as CARD_VERSION
-from superfeat.evaluation.card import in_words, make_card
-from superfeat.evaluation.judge import Answer, judge, shortened
+from superfeat.evaluation.card import Card, card_in_words, make_card
+from superfeat.evaluation.judge import GradedRanking, Scores, judge, shortened
 from superfeat.evaluation.rankings import RankingsWriter
-from superfeat.evaluation.searching import Names, distractor_names, names_in, renamed
+from superfeat.evaluation.searching import SetNames, distractor_names, names_in, renamed
 from superfeat.evaluation.stages import (
     Step,
     build_index,
@@ -29,11 +29,12 @@ from superfeat.evaluation.stages import (
     search_pooled,
 )
 from superfeat.extraction.extract import pool_to
-from superfeat.extraction.folder import FeatureStore
+from superfeat.extraction.folder import FeatureFacts, FeatureStore
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, Round
 from superfeat.index.index import Index
-from superfeat.settings import as_dict
+from superfeat.settings import Values, as_dict
+from superfeat.storage.records import as_record
 from superfeat.storage.store import (
     as_json,
     differences,
@@ -48,6 +49,20 @@ from superfeat.weights import Network
 
 FORMAT = "superfeat-evaluation"
 VERSION = 1
+RunFacts = TypedDict(
+    "RunFacts",
+    {
+        "network": str,
+        "dataset": str,
+        "images": int,
+        "queries": int,
+        "distractors": int,
+        "settings": Values,
+        "names of images": str,
+        "queries and their answers": str,
+        "names of distractors": str,
+    },
+)
 Result = TypeVar("Result")
 Steps = Generator[Step, None, Result]
 
@@ -56,8 +71,8 @@ Steps = Generator[Step, None, Result]
 class Evaluated:
     """What came out: the card, and the scores of all queries and of each."""
 
-    card: dict[str, Any]
-    scores: dict[str, Any]
+    card: Card
+    scores: Scores
 
 
 def run_protocol(
@@ -86,7 +101,7 @@ def run_protocol(
             "words must be learned from photos of other things: give some, or a codebook that is made",
             arguments=["codebook_images", "codebook"],
         )
-    run = _Run(Path(output), workers, device, on_round)
+    run = _EvaluationFolder(Path(output), workers, device, on_round)
     with run.writing(_facts(network, test, distractors, config)):
         if features is None:
             features = run.path / ("pooled" if config.method == "pooled" else "features")
@@ -122,10 +137,13 @@ def open_run(path: str | Path) -> Evaluated:
         require_version(read_json(folder / "run.json"), VERSION, folder / "run.json")
     card = read_json(folder / "card.json")
     require_version(card, CARD_VERSION, folder / "card.json")
-    return Evaluated(card, read_json(folder / "scores.json"))
+    return Evaluated(
+        as_record(Card, card, folder / "card.json"),
+        as_record(Scores, read_json(folder / "scores.json"), folder / "scores.json"),
+    )
 
 
-class _Run:
+class _EvaluationFolder:
     """The folder of a run: what it is of, its stages, how long each has taken, and what came out."""
 
     def __init__(self, path: Path, workers: int | None, device: str, on_round: Callable[[Round], None] | None) -> None:
@@ -133,9 +151,9 @@ class _Run:
         self.seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def writing(self, facts: Mapping[str, Any]) -> Iterator[None]:
+    def writing(self, run: RunFacts) -> Iterator[None]:
         """Holds the folder, new or of the same run."""
-        facts = as_json({"format": FORMAT, "version": VERSION, **facts})
+        facts = as_json({"format": FORMAT, "version": VERSION, **run})
         with explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         with writer_lock(self.path):
@@ -182,7 +200,7 @@ class _Run:
         self,
         network: Network,
         store: FeatureStore,
-        names: Names,
+        names: SetNames,
         distractors: Sequence[Photo],
         codebook: Codebook,
         config: EvaluateConfig,
@@ -218,12 +236,12 @@ class _Run:
     def search(
         self,
         store: FeatureStore,
-        names: Names,
+        names: SetNames,
         test: RetrievalSet,
         distractors: Sequence[Photo],
         config: EvaluateConfig,
-    ) -> Steps[list[Answer | None]]:
-        found: list[Answer | None] = []
+    ) -> Steps[list[GradedRanking | None]]:
+        found: list[GradedRanking | None] = []
         images = len(names.database) + len(distractors)
         with self.timed("search"), RankingsWriter(self.path / "rankings", len(test.queries), images) as rankings:
             if config.method == "pooled":
@@ -238,16 +256,14 @@ class _Run:
                 yield Step("search", len(found), len(test.queries))
         return found
 
-    def finish(self, card: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
+    def finish(self, card: Card, scores: Scores) -> None:
         """Writes what came out; scores.json is the last, so that a run that has it is whole."""
         write_json(self.path / "card.json", card)
-        write_file(self.path / "card.txt", ("\n".join(in_words(card)) + "\n").encode())
+        write_file(self.path / "card.txt", ("\n".join(card_in_words(card)) + "\n").encode())
         write_json(self.path / "scores.json", scores)
 
 
-def _facts(
-    network: Network, test: RetrievalSet, distractors: Sequence[Photo], config: EvaluateConfig
-) -> dict[str, Any]:
+def _facts(network: Network, test: RetrievalSet, distractors: Sequence[Photo], config: EvaluateConfig) -> RunFacts:
     """What must be the same for a run to be gone on with."""
     asked = [(query.photo.name, query.photo.box, query.positives, query.junk, query.hard) for query in test.queries]
     return {
@@ -283,7 +299,7 @@ def _require_files(test: RetrievalSet, distractors: Sequence[Photo], allow_missi
         )
 
 
-def _unread(store: FeatureStore, names: Names, test: RetrievalSet, allow_missing: bool) -> list[str]:
+def _unread(store: FeatureStore, names: SetNames, test: RetrievalSet, allow_missing: bool) -> list[str]:
     """Names of photos that there are no features of; DatasetError unless that is allowed."""
     known = {entry.name for entry in store.entries}
     lost = {name: photo for name, photo in names.photos(test).items() if name not in known}
@@ -300,10 +316,11 @@ def _unread(store: FeatureStore, names: Names, test: RetrievalSet, allow_missing
 
 
 def _require_fitting(store: FeatureStore, network: Network, config: EvaluateConfig) -> None:
-    made_by = store.manifest.get("network", {}).get("digest")
-    if made_by != network.digest:
-        raise StoreError(f"{store.path} was made by another network ({str(made_by)[:12]}); extract its features anew")
-    wanted: dict[str, Any] = {"extract": as_json(as_dict(config.extract))}
+    if store.network != network.digest:
+        raise StoreError(
+            f"{store.path} was made by another network ({str(store.network)[:12]}); extract its features anew"
+        )
+    wanted: FeatureFacts = {"extract": as_json(as_dict(config.extract))}
     if config.method == "pooled":
         for name in ("features_per_image", "features_per_scale", "attention"):
             wanted["extract"].pop(name)
@@ -312,7 +329,7 @@ def _require_fitting(store: FeatureStore, network: Network, config: EvaluateConf
         raise StoreError(f"{store.path} was made with other settings ({different}); extract its features anew")
 
 
-def _answered(test: RetrievalSet, answers: Sequence[Answer | None]) -> tuple[RetrievalSet, list[Answer]]:
+def _answered(test: RetrievalSet, answers: Sequence[GradedRanking | None]) -> tuple[RetrievalSet, list[GradedRanking]]:
     """The queries that could be asked; DatasetError if none could."""
     kept = [(query, found) for query, found in zip(test.queries, answers, strict=True) if found is not None]
     if not kept:

@@ -17,7 +17,7 @@ from superfeat.index.build import BATCH
 from superfeat.index.index import Added, Index
 
 
-class Found(NamedTuple):
+class SetRanking(NamedTuple):
     """All images of a set, best first: their numbers, and their scores."""
 
     numbers: Int64[np.ndarray, "ranked"]
@@ -25,7 +25,7 @@ class Found(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Names:
+class SetNames:
     """Under which names the features of the database and of the queries are kept."""
 
     database: list[str]
@@ -47,7 +47,7 @@ def numbered(number: int, name: str) -> str:
     return f"{number} {name}"
 
 
-def own_names(test: RetrievalSet) -> Names:
+def own_names(test: RetrievalSet) -> SetNames:
     """Names that no two photos share, whatever the set calls them."""
     database = [numbered(number, photo.name) for number, photo in enumerate(test.photos)]
     looks: dict[tuple[Path, Box | None], str] = {}
@@ -57,10 +57,10 @@ def own_names(test: RetrievalSet) -> Names:
         looks.get((query.photo.path, query.photo.box), f"query {numbered(number, query.photo.name)}")
         for number, query in enumerate(test.queries)
     ]
-    return Names(database, queries)
+    return SetNames(database, queries)
 
 
-def names_in(store: FeatureStore, test: RetrievalSet) -> Names:
+def names_in(store: FeatureStore, test: RetrievalSet) -> SetNames:
     """The names in a features folder: our own if it is that of a run, else those of the set."""
     own = own_names(test)
     if store.names() & set(own.database):
@@ -69,7 +69,7 @@ def names_in(store: FeatureStore, test: RetrievalSet) -> Names:
     if len(set(plain)) < len(plain):
         raise DatasetError(f"{test.name} has several photos of one name, so that {store.path} cannot be used for it")
     asked = zip(test.queries, own.queries, strict=True)
-    return Names(plain, [query.photo.name if query.photo.box is None else name for query, name in asked])
+    return SetNames(plain, [query.photo.name if query.photo.box is None else name for query, name in asked])
 
 
 def distractor_names(photos: Sequence[Photo]) -> list[str]:
@@ -90,7 +90,7 @@ def add_images(index: Index, images: Iterable[tuple[str, Features]]) -> Iterator
     return index.add_many(((name, features, None) for name, features in images), batch=BATCH)
 
 
-def stored_queries(store: FeatureStore, names: Names) -> Iterator[Features | None]:
+def stored_queries(store: FeatureStore, names: SetNames) -> Iterator[Features | None]:
     """The features of each query; None where there are none, as its photo could not be read."""
     known = {entry.name for entry in store.entries}
     for name in names.queries:
@@ -99,7 +99,7 @@ def stored_queries(store: FeatureStore, names: Names) -> Iterator[Features | Non
 
 def search_set(
     index: Index, names: Sequence[str], asked: Iterable[Features | ImageWords | None], workers: int | None = None
-) -> Iterator[Found | None]:
+) -> Iterator[SetRanking | None]:
     """What each query finds, one whole ranking in memory at a time; None for one without features.
 
     An image's number is the place of its name among `names`. Equal scores stand in the order of these, whenever an
@@ -114,7 +114,7 @@ def search_set(
         ranking = index.search(query, None, workers=workers)
         found = numbers[ranking.ids]
         order = np.lexsort((found, -ranking.scores))
-        yield Found(found[order], ranking.scores[order])
+        yield SetRanking(found[order], ranking.scores[order])
 
 
 def _numbers_by_id(index: Index, names: Sequence[str]) -> Int64[np.ndarray, "ids"]:

@@ -14,8 +14,8 @@ from jaxtyping import Float32, Float64
 from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.errors import StoreError
-from superfeat.evaluation.judge import Answer, answer, grades_of
-from superfeat.evaluation.searching import Names, distractor_names, own_names, renamed, search_set, stored_queries
+from superfeat.evaluation.judge import GradedRanking, grade_ranking, grades_of
+from superfeat.evaluation.searching import SetNames, distractor_names, own_names, renamed, search_set, stored_queries
 from superfeat.extraction.extract import extract_to, pool_to
 from superfeat.extraction.folder import FeatureStore, photo_stamp
 from superfeat.images import Photo, Skipped
@@ -28,7 +28,7 @@ from superfeat.threads import all_cores
 from superfeat.weights import Network
 from superfeat.weights.named import cache_folder
 
-ROWS, QUERIES = 1 << 16, 16  # global vectors, and queries, compared at once
+VECTORS_AT_ONCE, QUERIES_AT_ONCE = 1 << 16, 16  # global vectors, and queries, compared at once
 
 
 class Step(NamedTuple):
@@ -122,7 +122,7 @@ def learn_codebook(
 def build_index(
     network: Network | None,
     store: FeatureStore,
-    names: Names,
+    names: SetNames,
     distractors: Sequence[Photo],
     codebook: Codebook,
     folder: Path,
@@ -163,11 +163,11 @@ def build_index(
 def search_index(
     folder: Path,
     store: FeatureStore,
-    names: Names,
+    names: SetNames,
     test: RetrievalSet,
     distractors: Sequence[Photo],
     workers: int | None,
-) -> Iterator[Answer | None]:
+) -> Iterator[GradedRanking | None]:
     """The answer to each query, one whole ranking in memory at a time; None where its photo could not be read.
 
     Equal scores stand in the order of the set, whenever an image came into the index.
@@ -176,12 +176,12 @@ def search_index(
     found = search_set(index, [*names.database, *distractor_names(distractors)], asked, workers)
     grades = grades_of(test)
     for query, one in zip(test.queries, found, strict=True):
-        yield None if one is None else answer(query, grades, *one)
+        yield None if one is None else grade_ranking(query, grades, *one)
 
 
 def search_pooled(
-    store: FeatureStore, names: Names, more: FeatureStore | None, test: RetrievalSet, distractors: Sequence[Photo]
-) -> Iterator[Answer | None]:
+    store: FeatureStore, names: SetNames, more: FeatureStore | None, test: RetrievalSet, distractors: Sequence[Photo]
+) -> Iterator[GradedRanking | None]:
     """The same by global vectors: cosine similarity with every image, equal ones in the order of their numbers."""
     sources = [(store, names.database)] + ([] if more is None else [(more, distractor_names(distractors))])
     rows: list[np.ndarray] = []
@@ -192,13 +192,13 @@ def search_pooled(
         numbers += [first + number for number, name in enumerate(kept) if name in known]
         rows += [place[name].vectors[0] for name in kept if name in known]
         first += len(kept)
-    vectors = np.stack(rows) if rows else np.empty((0, int(store.manifest["dim"])), np.float32)
+    vectors = np.stack(rows) if rows else np.empty((0, store.manifest["dim"]), np.float32)
     del rows
     places = np.asarray(numbers, np.int64)
     grades = grades_of(test)
     asked = list(zip(test.queries, stored_queries(store, names), strict=True))
-    for begin in range(0, len(asked), QUERIES):
-        part = asked[begin : begin + QUERIES]
+    for begin in range(0, len(asked), QUERIES_AT_ONCE):
+        part = asked[begin : begin + QUERIES_AT_ONCE]
         cosines = iter(_cosines([one.vectors[0] for _, one in part if one is not None], vectors))
         for query, one in part:
             if one is None:
@@ -206,7 +206,7 @@ def search_pooled(
                 continue
             scores = next(cosines)
             order = np.argsort(-scores, kind="stable")
-            yield answer(query, grades, places[order], scores[order])
+            yield grade_ranking(query, grades, places[order], scores[order])
 
 
 def _cosines(
@@ -214,5 +214,8 @@ def _cosines(
 ) -> Float64[np.ndarray, "queries images"]:
     """In double precision, a block of images at a time."""
     queries = np.stack(asked).astype(np.float64) if asked else np.empty((0, vectors.shape[1]))
-    blocks = [queries @ vectors[begin : begin + ROWS].T.astype(np.float64) for begin in range(0, len(vectors), ROWS)]
+    blocks = [
+        queries @ vectors[begin : begin + VECTORS_AT_ONCE].T.astype(np.float64)
+        for begin in range(0, len(vectors), VECTORS_AT_ONCE)
+    ]
     return np.concatenate([np.empty((len(queries), 0)), *blocks], axis=1)

@@ -115,7 +115,7 @@ def _directions(codes: np.ndarray, dim: int) -> Float64[np.ndarray, "shared dim"
     return codes.astype(np.float64)
 
 
-class Pairs(NamedTuple):
+class PairScores(NamedTuple):
     """Pairs of a query's feature and a found image's feature, and what each adds to the score; strongest first."""
 
     query: Int64[np.ndarray, "pairs"]
@@ -123,7 +123,7 @@ class Pairs(NamedTuple):
     scores: Float64[np.ndarray, "pairs"]
 
 
-def pair_scores(scores: Float64[np.ndarray, "shared"], query: Shares, found: Shares) -> Pairs:
+def pair_scores(scores: Float64[np.ndarray, "shared"], query: Shares, found: Shares) -> PairScores:
     """Of all pairs that meet in a word which adds to the score: their products of shares, summed over their words."""
     some = scores[query.rows] != 0
     order = np.argsort(found.rows, kind="stable")
@@ -138,7 +138,7 @@ def pair_scores(scores: Float64[np.ndarray, "shared"], query: Shares, found: Sha
     keys, places = np.unique(query.features[mine] * width + found.features[theirs], return_inverse=True)
     sums = np.bincount(places, products, len(keys))
     best = np.argsort(-sums, kind="stable")  # equal ones in the order of the features
-    return Pairs(keys[best] // max(width, 1), keys[best] % max(width, 1), sums[best])
+    return PairScores(keys[best] // max(width, 1), keys[best] % max(width, 1), sums[best])
 
 
 # -- Pixels

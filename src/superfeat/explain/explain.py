@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -12,7 +12,7 @@ from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
 from superfeat.explain.attribution import (
     Compare,
-    Pairs,
+    PairScores,
     Shares,
     WordScores,
     compare_binary,
@@ -43,12 +43,63 @@ class Place(NamedTuple):
     box: tuple[float, float, float, float]
 
 
-class Region(NamedTuple):
+class MatchedRegion(NamedTuple):
     """Pairs of features that are near each other in both photos, and their share of the score."""
 
     share: float
     query: Place
     found: Place
+
+
+class PlacedAt(TypedDict):
+    """A place for JSON."""
+
+    centroid: list[float]
+    box: list[float]
+
+
+class RegionShare(TypedDict):
+    """A matched region for JSON."""
+
+    share: float
+    query: PlacedAt
+    found: PlacedAt
+
+
+class WordShare(TypedDict):
+    """What a word adds to the score."""
+
+    word: int
+    share: float
+
+
+class FeatureName(TypedDict):
+    """Which feature of a photo."""
+
+    feature: int
+    id: int
+    scale: float
+
+
+class PairShare(TypedDict):
+    """What two features add to the score together."""
+
+    share: float
+    query: FeatureName
+    found: FeatureName
+
+
+class ExplanationFacts(TypedDict):
+    """An explanation for JSON."""
+
+    query: str
+    found: str
+    score: float
+    shared_words: int
+    regions: list[RegionShare]
+    rest: float
+    words: list[WordShare]
+    pairs: list[PairShare]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,9 +112,9 @@ class Explanation:
 
     score: float
     words: WordScores
-    pairs: Pairs
+    pairs: PairScores
     members: Int64[np.ndarray, "pairs"]
-    regions: tuple[Region, ...]
+    regions: tuple[MatchedRegion, ...]
     rest: float
     query: Features
     found: Features
@@ -86,13 +137,13 @@ class Explanation:
         """A part of the score as a fraction of it."""
         return score / self.score if self.score else 0.0
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ExplanationFacts:
         """Plain JSON-ready values: the score, its regions, its strongest words and pairs."""
         best = np.argsort(-self.words.scores, kind="stable")[:STRONGEST]
-        words = [
+        words: list[WordShare] = [
             {"word": int(self.words.words[row]), "share": self.share(float(self.words.scores[row]))} for row in best
         ]
-        pairs = [
+        pairs: list[PairShare] = [
             {
                 "share": self.share(float(score)),
                 "query": _named(self.query, int(mine)),
@@ -114,11 +165,11 @@ class Explanation:
         }
 
 
-def _as_dict(place: Place) -> dict[str, list[float]]:
+def _as_dict(place: Place) -> PlacedAt:
     return {"centroid": [place.x, place.y], "box": list(place.box)}
 
 
-def _named(features: Features, number: int) -> dict[str, Any]:
+def _named(features: Features, number: int) -> FeatureName:
     return {"feature": number, "id": int(features.ids[number]), "scale": round(float(features.scales[number]), 6)}
 
 
@@ -178,8 +229,8 @@ def _shares(index: Index, features: Features, image: ImageWords, rows: Int64[np.
 
 
 def _regions(
-    score: float, pairs: Pairs, query: Features, found: Features
-) -> tuple[Int64[np.ndarray, "pairs"], tuple[Region, ...], float]:
+    score: float, pairs: PairScores, query: Features, found: Features
+) -> tuple[Int64[np.ndarray, "pairs"], tuple[MatchedRegion, ...], float]:
     """The region of each pair, the regions by share, and the share of the pairs that are in none."""
     if not score > 0:
         return np.full(len(pairs.scores), -1, np.int64), (), 1.0 if score else 0.0
@@ -199,7 +250,7 @@ def _regions(
             _locate(query.regions[pairs.query[inside]], for_it),
             _locate(found.regions[pairs.found[inside]], for_it),
         )
-        regions.append(Region(sums[group] / score, *spots))
+        regions.append(MatchedRegion(sums[group] / score, *spots))
     return members, tuple(regions), math.fsum(pairs.scores[members == -1]) / score
 
 

@@ -12,10 +12,10 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from superfeat.config import ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
-from superfeat.extraction.folder import feature_writer, photo_stamp
+from superfeat.extraction.folder import FeatureFacts, feature_writer, photo_stamp
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
 from superfeat.methods import method_of
@@ -107,7 +107,7 @@ def extract_to(
     """Extracts into a features folder, passing on each outcome as it is safe on disk. What is there is not redone."""
     if config.attention == "maps":
         raise SuperfeatError("attention maps are too large to store; keep 'regions', or take the maps from extract()")
-    yield from _extract_to(path, network, photos, config, {}, lambda features: features, workers, device)
+    yield from _extract_to(path, network, photos, config, False, lambda features: features, workers, device)
 
 
 def pool_to(
@@ -121,7 +121,7 @@ def pool_to(
 ) -> Iterator[Features | Skipped]:
     """The same with one feature per image: its global vector (eq. 1), pooled over all features of all scales."""
     every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None, attention="none")
-    yield from _extract_to(path, network, photos, every, {"pooled": True}, pool_features, workers, device)
+    yield from _extract_to(path, network, photos, every, True, pool_features, workers, device)
 
 
 def pool_features(features: Features) -> Features:
@@ -139,12 +139,14 @@ def _extract_to(
     network: Network,
     photos: Photos,
     config: ExtractConfig,
-    more: Mapping[str, Any],
+    pooled: bool,
     finish: Callable[[Features], Features],
     workers: int | None,
     device: str,
 ) -> Iterator[Features | Skipped]:
-    facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config), **more}
+    facts: FeatureFacts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config)}
+    if pooled:
+        facts["pooled"] = True
     reasons = []
     with feature_writer(
         path, json.loads(json.dumps(facts)), network.dim, regions=config.attention == "regions"

@@ -13,19 +13,47 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypedDict
 
 import numpy as np
 
 from superfeat.errors import StoreError
 from superfeat.features import Features
 from superfeat.images import Skipped
+from superfeat.settings import Values
+from superfeat.storage.records import as_record
 from superfeat.storage.store import differences, explained, read_json, sync, sync_folder, write_json, writer_lock
 
 FORMAT = "superfeat-features"
 VERSION = 1
 HEADER_BYTES = 128  # of every .npy file here, so that its shape can be rewritten in place
 DTYPES = {"vectors": "<f4", "strengths": "<f4", "scales": "<f4", "ids": "<i4", "regions": "<f4"}
+
+
+class FeatureFacts(TypedDict, total=False):
+    """How features are made, as far as their maker says so."""
+
+    network: Values  # its settings, and its `digest`
+    extract: Values  # settings of ExtractConfig
+    pooled: bool  # one global vector per image
+
+
+class Begun(FeatureFacts):
+    """What a features folder is from the first image on."""
+
+    format: str
+    version: int
+    dim: int
+    regions: bool
+
+
+class FeaturesManifest(Begun, total=False):
+    """manifest.json of a features folder; the counts are there when it is complete."""
+
+    images: int
+    skipped: int
+    features: int
+    complete: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +104,7 @@ class FeatureStore:
             name: _map_array(self.path, name, rows, width) for name, width in _widths(self.manifest).items()
         }
         self._by_name = {entry.name: entry for entry in self.entries}
-        self._network: str | None = self.manifest.get("network", {}).get("digest")
+        self.network: str | None = self.manifest.get("network", {}).get("digest")
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -97,7 +125,7 @@ class FeatureStore:
     def _features(self, entry: Entry) -> Features:
         rows = slice(entry.first, entry.first + entry.count)
         arrays: dict[str, Any] = {key: _copy_rows(array, rows) for key, array in self._arrays.items()}
-        return Features(name=entry.name, image_size=entry.size, network=self._network, **arrays)
+        return Features(name=entry.name, image_size=entry.size, network=self.network, **arrays)
 
     def verify(self) -> None:
         """Reads everything and compares the checksums; StoreError at the first image that is not as it was written."""
@@ -109,12 +137,10 @@ class FeatureStore:
 class FeatureWriter:
     """Adds images to a features folder, new or half done."""
 
-    def __init__(
-        self, path: Path, manifest: Mapping[str, Any], files: Mapping[str, IO[bytes]], entries: list[Entry]
-    ) -> None:
+    def __init__(self, path: Path, manifest: Begun, files: Mapping[str, IO[bytes]], entries: list[Entry]) -> None:
         self.path = path
         self.entries = {entry.name: entry for entry in entries}
-        self._manifest = dict(manifest)
+        self._manifest = manifest
         self._files = files
         self._rows = _rows(entries)
 
@@ -150,13 +176,14 @@ class FeatureWriter:
                 file.seek(0, os.SEEK_END)
                 sync(file)
         done = [entry for entry in self.entries.values() if entry.skipped is None]
-        counts = {
+        manifest: FeaturesManifest = {
+            **self._manifest,
             "images": len(done),
             "skipped": len(self.entries) - len(done),
             "features": self._rows,
             "complete": True,
         }
-        write_json(self.path / "manifest.json", {**self._manifest, **counts})
+        write_json(self.path / "manifest.json", manifest)
 
     def _append(self, entry: Entry) -> None:
         self._files["journal"].write(entry.to_line())
@@ -165,12 +192,12 @@ class FeatureWriter:
 
 
 @contextlib.contextmanager
-def feature_writer(path: str | Path, facts: Mapping[str, Any], dim: int, regions: bool) -> Iterator[FeatureWriter]:
+def feature_writer(path: str | Path, facts: FeatureFacts, dim: int, regions: bool) -> Iterator[FeatureWriter]:
     """Opens a features folder for writing; made by the same network and settings, it is gone on with."""
     folder = Path(path)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    manifest = {"format": FORMAT, "version": VERSION, "dim": dim, "regions": regions, **facts}
+    manifest: Begun = {"format": FORMAT, "version": VERSION, "dim": dim, "regions": regions, **facts}
     with writer_lock(folder), contextlib.ExitStack() as stack:
         if (folder / "manifest.json").exists():
             _require_same(folder, _read_manifest(folder), manifest)
@@ -194,13 +221,13 @@ def _rows(entries: list[Entry]) -> int:
     return max((entry.first + entry.count for entry in entries), default=0)
 
 
-def _widths(manifest: Mapping[str, Any]) -> dict[str, int | None]:
+def _widths(manifest: Begun) -> dict[str, int | None]:
     """The arrays of a features folder and the width of a row (None: one number)."""
-    widths = {"vectors": int(manifest["dim"]), "strengths": None, "scales": None, "ids": None}
+    widths = {"vectors": manifest["dim"], "strengths": None, "scales": None, "ids": None}
     return {**widths, "regions": 4} if manifest["regions"] else widths
 
 
-def _require_same(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def _require_same(folder: Path, old: FeaturesManifest, new: Begun) -> None:
     different = differences(old, new)
     if different:
         raise StoreError(
@@ -208,11 +235,11 @@ def _require_same(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) 
         )
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> FeaturesManifest:
     path = folder / "manifest.json"
     if not path.is_file():
         raise StoreError(f"{folder} is not a features folder: it has no manifest.json")
-    manifest: dict[str, Any] = read_json(path)
+    manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise StoreError(f"{folder} is not a features folder")
     if manifest.get("version") != VERSION:
@@ -221,7 +248,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         )
     if not isinstance(manifest.get("dim"), int) or not isinstance(manifest.get("regions"), bool):
         raise StoreError(f"{path} is damaged: it does not say how wide its arrays are")
-    return manifest
+    return as_record(FeaturesManifest, manifest, path)
 
 
 def _read_journal(folder: Path) -> list[Entry]:

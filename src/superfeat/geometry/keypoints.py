@@ -12,7 +12,7 @@ from jaxtyping import Float32, UInt8
 
 from superfeat.errors import ConfigError, SuperfeatError
 
-Kind = Literal["sift", "xfeat"]
+KeypointKind = Literal["sift", "xfeat"]
 KEYPOINTS = 1000  # of a photo, the most contrasted first
 
 
@@ -23,16 +23,16 @@ class Keypoints:
     places: Float32[np.ndarray, "n 2"]
     vectors: Float32[np.ndarray, "n dim"]
     size: tuple[int, int]
-    kind: Kind
+    kind: KeypointKind
 
 
 def find_keypoints(
-    pixels: UInt8[np.ndarray, "height width 3"], kind: Kind = "sift", most: int = KEYPOINTS
+    pixels: UInt8[np.ndarray, "height width 3"], kind: KeypointKind = "sift", most: int = KEYPOINTS
 ) -> Keypoints:
     """At most `most` keypoints of a photo."""
-    if kind not in FINDERS:
-        raise ConfigError(f"unknown keypoints '{kind}'; known are {', '.join(FINDERS)}")
-    places, vectors = FINDERS[kind](pixels, most)
+    if kind not in DETECTORS:
+        raise ConfigError(f"unknown keypoints '{kind}'; known are {', '.join(DETECTORS)}")
+    places, vectors = DETECTORS[kind](pixels, most)
     return Keypoints(places, vectors, (pixels.shape[1], pixels.shape[0]), kind)
 
 
@@ -65,7 +65,7 @@ def _xfeat_network() -> Any:
         return XFeat()
 
 
-FINDERS: dict[str, Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]] = {"sift": _sift, "xfeat": _xfeat}
+DETECTORS: dict[str, Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]] = {"sift": _sift, "xfeat": _xfeat}
 
 
 def opencv() -> Any:

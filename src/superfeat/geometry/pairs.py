@@ -13,22 +13,22 @@ from jaxtyping import Float32
 
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import ConfigError, ImageError
-from superfeat.geometry.keypoints import KEYPOINTS, Keypoints, Kind, find_keypoints
+from superfeat.geometry.keypoints import KEYPOINTS, KeypointKind, Keypoints, find_keypoints
 from superfeat.geometry.verify import LEAST_MATCHES, agreement_between
 from superfeat.images import Photo, Skipped, read_image
 from superfeat.storage.store import write_file
 from superfeat.threads import in_order
 
 # Of 1600 pairs of strangers (a bridge, a town hall) one in 800 has 20 inliers by XFeat and none has 25.
-LEAST_INLIERS: dict[Kind, int] = {"sift": 20, "xfeat": 25}
-Vectors = Callable[[Sequence[Photo]], Float32[np.ndarray, "photos dim"]]  # one unit vector per photo
+LEAST_INLIERS: dict[KeypointKind, int] = {"sift": 20, "xfeat": 25}
+VectorsOf = Callable[[Sequence[Photo]], Float32[np.ndarray, "photos dim"]]  # one unit vector per photo
 
 
 @dataclasses.dataclass(frozen=True)
 class PairRules:
     """What makes a pair of photos verified, and which pairs are looked at."""
 
-    kind: Kind = "sift"
+    kind: KeypointKind = "sift"
     inliers: int | None = None  # None: what strangers hardly ever reach with this kind, LEAST_INLIERS
     spread: float = 0.04  # share of each photo that the inliers' hull covers: a watermark's is less
     max_side: int = 640
@@ -70,7 +70,7 @@ def pairs_from_labels(
     training_set: TrainingSet,
     rules: PairRules = PairRules(),  # noqa: B008 - frozen
     *,
-    vectors: Vectors | None = None,
+    vectors: VectorsOf | None = None,
     workers: int = 1,
 ) -> Iterator[ThingPairs]:
     """The verified pairs of each thing with two photos or more, thing by thing.
@@ -87,7 +87,7 @@ def _pairs_of_thing(
     photos: Sequence[Photo],
     own: list[int],
     rules: PairRules,
-    vectors: Vectors | None,
+    vectors: VectorsOf | None,
     workers: int,
 ) -> ThingPairs:
     skipped: list[Skipped] = []
@@ -116,7 +116,7 @@ def _pairs_of_thing(
 
 
 def _candidates(
-    photos: Sequence[Photo], numbers: list[int], rules: PairRules, vectors: Vectors | None
+    photos: Sequence[Photo], numbers: list[int], rules: PairRules, vectors: VectorsOf | None
 ) -> list[tuple[int, int]]:
     """Which pairs are worth looking at: all, or in a large thing the nearest of each photo."""
     if vectors is None or len(numbers) <= rules.exhaustive:

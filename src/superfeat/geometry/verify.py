@@ -7,10 +7,10 @@ from jaxtyping import Bool, Float32, Int64
 
 from superfeat.geometry.keypoints import Keypoints, opencv
 
-RATIO = 0.85  # Lowe's: the nearest must be this much nearer than the second
+KEYPOINT_RATIO = 0.85  # Lowe's: the nearest must be this much nearer than the second
 LEAST_ALIKE = 0.82  # product of two XFeat vectors that may be the same point
 TOLERANCE = 4.0  # pixels that an inlier may be off
-ROUNDS = 400
+RANSAC_ROUNDS = 400
 CONFIDENCE = 0.99
 LEAST_MATCHES = 8  # fewer cannot become a verified pair, whatever they agree on
 
@@ -26,21 +26,21 @@ class Agreement(NamedTuple):
         return self.inliers >= inliers and min(self.covered) >= spread
 
 
-NOTHING = Agreement(0, (0.0, 0.0))
+NO_AGREEMENT = Agreement(0, (0.0, 0.0))
 
 
 def agreement_between(a: Keypoints, b: Keypoints) -> Agreement:
     """Matches the keypoints of two photos and counts those that one homography explains (MAGSAC++)."""
     matches = match_keypoints(a, b)
     if len(matches) < LEAST_MATCHES:
-        return NOTHING
+        return NO_AGREEMENT
     from_a, to_b = a.places[matches[:, 0]], b.places[matches[:, 1]]
     cv2 = opencv()
     transform, mask = cv2.findHomography(
-        from_a, to_b, cv2.USAC_MAGSAC, TOLERANCE, maxIters=ROUNDS, confidence=CONFIDENCE
+        from_a, to_b, cv2.USAC_MAGSAC, TOLERANCE, maxIters=RANSAC_ROUNDS, confidence=CONFIDENCE
     )
     if transform is None or mask is None:
-        return NOTHING
+        return NO_AGREEMENT
     inliers: Bool[np.ndarray, " matches"] = mask.ravel().astype(bool)
     # Matches that share a place (a repeated pattern onto one point) count once.
     distinct = min(len(np.unique(np.rint(side[inliers]), axis=0)) for side in (from_a, to_b))
@@ -67,7 +67,7 @@ def _distinct(products: Float32[np.ndarray, "n m"], nearest: Int64[np.ndarray, "
     rows = np.arange(len(products))
     rest = products.copy()
     rest[rows, nearest] = -1.0
-    distinct: np.ndarray = 1 - products[rows, nearest] <= RATIO**2 * (1 - rest.max(axis=1))
+    distinct: np.ndarray = 1 - products[rows, nearest] <= KEYPOINT_RATIO**2 * (1 - rest.max(axis=1))
     return distinct
 
 

@@ -1,16 +1,17 @@
 """Into the index: features folders and photos. What is there and has not changed is left alone, so both can go on."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from superfeat.config import CodebookConfig, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, photo_stamp
-from superfeat.features import Features, ImageWords
+from superfeat.features import Features, ImageWords, Meta
 from superfeat.images import Photo, Skipped
 from superfeat.index.codebook import read_codebook_manifest
 from superfeat.index.index import Added, Index
+from superfeat.index.manifest import IndexFacts
 from superfeat.index.places import encode_places, word_regions
 from superfeat.settings import as_dict
 from superfeat.storage.store import as_json, differences, read_json, write_json
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 CALIBRATION = "calibration.json"  # in an index or a network's folder: from scores to probabilities
 BATCH = 64  # images that share one wait for the disk
 # A codebook learned from the photos themselves wants few words (benchmarks/codebooks.py).
-FEWEST_WORDS, FEATURES_PER_WORD, LEAST_FEATURES_PER_WORD = 64, 2000, 8
+FEWEST_WORDS, FEATURES_PER_WORD, LEAST_ADVISED_FEATURES_PER_WORD = 64, 2000, 8
 
 
 def suggest_words(features: int) -> int:
     """How many words to learn from so many features: a power of two, at most the paper's."""
     wanted = min(max(features // FEATURES_PER_WORD, FEWEST_WORDS), CodebookConfig().words)
-    possible = max(1, min(wanted, features // LEAST_FEATURES_PER_WORD))
+    possible = max(1, min(wanted, features // LEAST_ADVISED_FEATURES_PER_WORD))
     return 1 << (possible.bit_length() - 1)
 
 
-def feature_facts(store: FeatureStore) -> dict[str, Any]:
+def feature_facts(store: FeatureStore) -> IndexFacts:
     """What an index notes of the features it is made from."""
     return {"extract": store.manifest.get("extract", {})}
 
@@ -40,7 +41,7 @@ def add_features(index: Index, store: FeatureStore, only: Container[str] | None 
     """Adds the images of a features folder (`only` some); one that is there with the same features costs nothing."""
     _require_same(index, feature_facts(store))
 
-    def new() -> Iterator[tuple[str, Features, Mapping[str, Any]]]:
+    def new() -> Iterator[tuple[str, Features, Meta]]:
         known = index.meta([entry.name for entry in store.entries])
         for entry in store.entries:
             if only is not None and entry.name not in only:
@@ -69,7 +70,7 @@ def add_photos(
     from superfeat.extraction.extract import extract
 
     _require_same(index, as_json({"extract": as_dict(config)}))
-    metas: dict[str, dict[str, Any]] = {}
+    metas: dict[str, Meta] = {}
     todo: list[Photo] = []
     photos = list(photos)
     known = index.meta([photo.name for photo in photos])
@@ -93,7 +94,7 @@ def add_photos(
             if not have and not known:
                 raise
 
-    def new() -> Iterator[tuple[str, ImageWords, Mapping[str, Any]]]:
+    def new() -> Iterator[tuple[str, ImageWords, Meta]]:
         for features in features_of():
             words = index.query(features, assignments=1)
             noted = {**metas[features.name], "size": list(features.image_size or ())}
@@ -148,7 +149,7 @@ def add_inverted_file(index: Index, path: Path) -> Iterator[Added]:
     yield from index.add_many(images, batch=BATCH)
 
 
-def _require_same(index: Index, facts: Mapping[str, Any]) -> None:
+def _require_same(index: Index, facts: IndexFacts) -> None:
     different = differences(index.facts, facts) if index.facts else ""
     if different:
         raise SuperfeatError(

@@ -8,9 +8,9 @@ import io
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from jaxtyping import Float32, Int32, Int64
@@ -20,32 +20,79 @@ from superfeat.errors import ConfigError, StoreError, SuperfeatError
 from superfeat.features import Features, require_vectors
 from superfeat.index.kernel import compiled
 from superfeat.index.nearest import nearest, prepare
-from superfeat.settings import as_dict
+from superfeat.settings import Values, as_dict
+from superfeat.storage.records import as_record
 from superfeat.storage.store import explained, read_array, read_json, write_file, write_folder, write_json, writer_lock
 from superfeat.threads import all_cores
 
 FORMAT = "superfeat-codebook"
 VERSION = 1
 POINTS_AT_ONCE = 1 << 16  # between two progress reports
-LEAST_FEATURES_PER_WORD = 4
+LEAST_POSSIBLE_FEATURES_PER_WORD = 4
 SPLIT = 1 / 1024  # how far the two halves of a split word move apart, as a share of its values
 
 Vectors = Float32[np.ndarray, "n dim"]
 Source = Iterable[Features | np.ndarray]
 
 
+class RoundFacts(TypedDict):
+    """How good the words of one round are."""
+
+    distortion: float  # mean squared distance of a point from its word
+    imbalance: float  # 1: all words have equally many points
+    empty: int  # words without points
+
+
+class Quality(TypedDict, total=False):
+    """Of all rounds, and the figures of the last one if there is one."""
+
+    rounds: list[RoundFacts]
+    distortion: float
+    imbalance: float
+    empty: int
+
+
+class CodebookFacts(TypedDict, total=False):
+    """How a codebook was learned."""
+
+    settings: Values  # of CodebookConfig
+    features: int  # that there were
+    points: int  # that were sampled from them
+    images: int  # that they come from, where that is known
+    quality: Quality
+
+
+class CodebookManifest(TypedDict):
+    """manifest.json of a codebook folder."""
+
+    format: str
+    version: int
+    words: int
+    dim: int
+    digest: str
+    network: str | None  # digest
+    facts: CodebookFacts
+
+
+class _Sample(TypedDict):
+    settings: Values
+    source: str
+    features: int
+    points: int
+    dim: int
+    network: str | None
+
+
 class Codebook:
     """Centroids, and which network's features they are for."""
 
-    def __init__(
-        self, centroids: np.ndarray, network: str | None = None, facts: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, centroids: np.ndarray, network: str | None = None, facts: CodebookFacts | None = None) -> None:
         self.centroids: Vectors = require_vectors(centroids, "centroids").copy()
         if not self.centroids.size:
             raise SuperfeatError(f"a codebook needs at least one word; these centroids are {self.centroids.shape}")
         self.centroids.flags.writeable = False
         self.network = network
-        self.facts = dict(facts or {})
+        self.facts: CodebookFacts = {**facts} if facts else {}
 
     @property
     def words(self) -> int:
@@ -74,7 +121,7 @@ class Codebook:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a codebook folder, whole or not at all."""
-        manifest = {
+        manifest: CodebookManifest = {
             "format": FORMAT,
             "version": VERSION,
             "words": self.words,
@@ -108,7 +155,7 @@ class Codebook:
         return codebook
 
 
-def read_codebook_manifest(folder: Path) -> dict[str, Any]:
+def read_codebook_manifest(folder: Path) -> CodebookManifest:
     """What a codebook folder says of itself."""
     manifest = read_json(folder / "manifest.json") if (folder / "manifest.json").is_file() else None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -117,12 +164,7 @@ def read_codebook_manifest(folder: Path) -> dict[str, Any]:
         raise StoreError(
             f"{folder} has format version {manifest.get('version')}; this superfeat reads {VERSION}: upgrade it"
         )
-    missing = [key for key in ("words", "dim", "digest", "network", "facts") if key not in manifest]
-    if missing:
-        raise StoreError(f"{folder / 'manifest.json'} is damaged: it has no '{missing[0]}'")
-    if not isinstance(manifest["facts"], dict) or not isinstance(manifest["network"], str | None):
-        raise StoreError(f"{folder / 'manifest.json'} is damaged: its values are not of the kinds that they should be")
-    return manifest
+    return as_record(CodebookManifest, manifest, folder / "manifest.json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +179,7 @@ class Round:
 
 def words_for(features: int, wanted: int) -> int:
     """As many words as wanted, or as there are features for."""
-    return max(1, min(wanted, features // LEAST_FEATURES_PER_WORD))
+    return max(1, min(wanted, features // LEAST_POSSIBLE_FEATURES_PER_WORD))
 
 
 def train_codebook(
@@ -174,13 +216,13 @@ def train_codebook(
 
 def _sample(
     features: Source, config: CodebookConfig, folder: Path, report: Callable[[Round], None]
-) -> tuple[Vectors, dict[str, Any]]:
+) -> tuple[Vectors, _Sample]:
     """Up to `points_per_word` points for each word, each feature with the same chance; taken once, then reused."""
     settings = as_dict(config)
     source = str(getattr(features, "path", "stream"))
     if (folder / "sample.json").is_file():
-        facts: dict[str, Any] = read_json(folder / "sample.json")
-        if facts.get("settings") == settings and facts.get("source") == source:
+        facts = as_record(_Sample, read_json(folder / "sample.json"), folder / "sample.json")
+        if facts["settings"] == settings and facts["source"] == source:
             return _map_points(folder, facts["points"], facts["dim"]), facts
         raise StoreError(f"{folder} holds a training with other settings or features; remove it to start again")
     most = config.words * config.points_per_word
@@ -206,8 +248,14 @@ def _sample(
     _require_enough(seen, config.words)
     if len(networks) > 1:
         raise SuperfeatError("the features come from different networks; train a codebook from those of one")
-    facts = {"settings": settings, "source": source, "features": seen, "points": points, "dim": dim}
-    facts["network"] = networks.pop()
+    facts = {
+        "settings": settings,
+        "source": source,
+        "features": seen,
+        "points": points,
+        "dim": dim,
+        "network": networks.pop(),
+    }
     write_json(folder / "sample.json", facts)
     return _map_points(folder, points, dim), facts
 
@@ -243,7 +291,7 @@ def _lloyd(
     points: Vectors,
     config: CodebookConfig,
     folder: Path,
-    facts: Mapping[str, Any],
+    facts: _Sample,
     workers: int,
     report: Callable[[Round], None],
 ) -> Codebook:
@@ -265,14 +313,19 @@ def _lloyd(
         write_file(folder / f"round{number}.npy", state.getvalue())
         write_json(folder / "rounds.json", history)
         (folder / f"round{number - 1}.npy").unlink(missing_ok=True)
-    quality = {"rounds": history, **(history[-1] if history else {})}
-    described = {key: facts[key] for key in ("settings", "features", "points")}
-    return Codebook(centroids, facts["network"], {**described, "quality": quality})
+    quality: Quality = {"rounds": history, **history[-1]} if history else {"rounds": history}
+    learned: CodebookFacts = {
+        "settings": facts["settings"],
+        "features": facts["features"],
+        "points": facts["points"],
+        "quality": quality,
+    }
+    return Codebook(centroids, facts["network"], learned)
 
 
-def _resume(points: Vectors, config: CodebookConfig, folder: Path) -> tuple[Vectors, int, list[dict[str, Any]]]:
+def _resume(points: Vectors, config: CodebookConfig, folder: Path) -> tuple[Vectors, int, list[RoundFacts]]:
     """The centroids after the last whole round, or random points to begin with."""
-    history: list[dict[str, Any]] = read_json(folder / "rounds.json") if (folder / "rounds.json").is_file() else []
+    history: list[RoundFacts] = read_json(folder / "rounds.json") if (folder / "rounds.json").is_file() else []
     if history:
         return read_array(folder / f"round{len(history)}.npy", "<f4"), len(history), history
     chosen = np.random.default_rng(config.seed + 1).choice(len(points), config.words, replace=False)

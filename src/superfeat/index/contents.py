@@ -1,12 +1,10 @@
 """What an index holds now: its segments, which of their images are dead, and the images still in the journal."""
 
 import contextlib
-import json
 import threading
 import zlib
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -14,41 +12,15 @@ from jaxtyping import Bool, Int64
 from superfeat.errors import StoreError
 from superfeat.index.journal import Record, read_journal
 from superfeat.index.kernel import SEGMENT_IMAGES
+from superfeat.index.manifest import MANIFEST, IndexInfo, Manifest, read_manifest, write_manifest
 from superfeat.index.names import Image
 from superfeat.index.segments import Layout, Segment, build_segment, open_segment
 from superfeat.index.snapshot import Snapshot
-from superfeat.storage.store import folder_bytes, read_array, read_json, write_json
+from superfeat.storage.store import folder_bytes, read_array
 
-FORMAT = "superfeat-index"
-VERSION = 1
-MANIFEST = "manifest.json"
 SEGMENTS = "segments"
 JOURNAL_BYTES = 1 << 27  # also of deletions alone: what every opening reads
 SMALL, MIDDLE, FAN = 1024, 8192, 8  # images: eight small segments become a middle one, eight of those a full one
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """What an index says of itself."""
-    file = path / MANIFEST
-    manifest = read_json(file) if file.is_file() else None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise StoreError(f"{path} is not an index; make one with: superfeat index PHOTOS -o {path}")
-    if manifest.get("version") != VERSION:
-        raise StoreError(
-            f"{path} has format version {manifest.get('version')}; this superfeat reads {VERSION}: upgrade it"
-        )
-    if manifest.pop("crc32", None) != _manifest_checksum(manifest):
-        raise StoreError(f"{file} is damaged: its checksum is not the one it was written with")
-    return manifest
-
-
-def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Replaces what an index says of itself: the one moment at which a change happens."""
-    write_json(path / MANIFEST, {**manifest, "crc32": _manifest_checksum(manifest)})
-
-
-def _manifest_checksum(manifest: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
 class Contents:
@@ -57,12 +29,12 @@ class Contents:
     Its own methods alone change it; all else that happens to an index is written to disk and loaded from there.
     """
 
-    def __init__(self, path: Path, manifest: dict[str, Any], before: "Contents | None" = None) -> None:
+    def __init__(self, path: Path, manifest: Manifest, before: "Contents | None" = None) -> None:
         self.manifest = manifest
         same = before is not None and before.manifest["made"] == manifest["made"]
         known = {segment.folder: segment for segment in before.segments} if before is not None and same else {}
         self.layout = Layout(manifest["words"], manifest["dim"], manifest["kernel"] == "binary", manifest["codebook"])
-        self.next_id = int(manifest["next_id"])
+        self.next_id = manifest["next_id"]
         self.segments: list[Segment] = []
         for facts in manifest["segments"]:
             opened = known.get(facts["folder"])
@@ -103,7 +75,7 @@ class Contents:
 
     def note_network(self, path: Path, network: str) -> None:
         """Says which network the features come from."""
-        manifest = {**self.manifest, "network": network}
+        manifest: Manifest = {**self.manifest, "network": network}
         write_manifest(path, manifest)
         self.manifest = manifest
 
@@ -245,25 +217,29 @@ def compact_groups(segments: Sequence[Segment], alive: Sequence[np.ndarray], lay
     return groups
 
 
-def describe(contents: Contents, path: Path) -> dict[str, Any]:
-    """Counts, sizes, and how an index was made."""
-    manifest = {key: contents.manifest[key] for key in ("format", "version", "kernel", "words", "dim")}
+def describe(contents: Contents, path: Path) -> IndexInfo:
+    """What there is to know of an index from outside."""
+    manifest = contents.manifest
     postings = sum(len(segment.postings.ids) for segment in contents.segments) + contents.tail_postings
     images = len(contents)
     stored = sum(map(len, contents.segments)) + len(contents.tail)
     size = folder_bytes(path)
-    return {
-        **manifest,
-        "images": images,
-        "deleted": stored - images,
-        "segments": len(contents.segments),
-        "in_journal": len(contents.tail),
-        "postings": postings,
-        "words_per_image": round(postings / max(1, stored), 1),
-        "bytes": size,
-        "bytes_per_posting": round(size / max(1, postings), 2),
-        "settings": contents.manifest["settings"],
-        "facts": dict(contents.manifest["facts"]),
-        "network": contents.manifest["network"],
-        "codebook": contents.manifest["codebook"],
-    }
+    return IndexInfo(
+        format=manifest["format"],
+        version=manifest["version"],
+        kernel=manifest["kernel"],
+        words=manifest["words"],
+        dim=manifest["dim"],
+        images=images,
+        deleted=stored - images,
+        segments=len(contents.segments),
+        in_journal=len(contents.tail),
+        postings=postings,
+        words_per_image=round(postings / max(1, stored), 1),
+        bytes=size,
+        bytes_per_posting=round(size / max(1, postings), 2),
+        settings=manifest["settings"],
+        facts=manifest["facts"].copy(),
+        network=manifest["network"],
+        codebook=manifest["codebook"],
+    )

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +18,12 @@ import numpy as np
 
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import StoreError, SuperfeatError
-from superfeat.features import Features, ImageWords, Ranking, require_vectors
+from superfeat.features import Features, ImageWords, Meta, Ranking, require_vectors
 from superfeat.index.codebook import Codebook
-from superfeat.index.contents import MANIFEST, SEGMENTS, Contents, describe, load_contents
-from superfeat.index.journal import Record
+from superfeat.index.contents import SEGMENTS, Contents, describe, load_contents
+from superfeat.index.journal import AddFacts, Record
 from superfeat.index.kernel import aggregate, binarise, normalise_residuals
+from superfeat.index.manifest import MANIFEST, IndexFacts, IndexInfo
 from superfeat.index.names import Image, require_json, require_name
 from superfeat.index.segments import Segment, join_segments, require_words, verify_segment
 from superfeat.index.snapshot import Snapshot
@@ -31,7 +32,8 @@ from superfeat.settings import overlay
 from superfeat.storage.store import as_json, writer_lock
 from superfeat.threads import all_cores, run_all
 
-Query = Features | np.ndarray | ImageWords | str
+Indexable = Features | np.ndarray | ImageWords
+QueryLike = Indexable | str
 
 
 class Added(NamedTuple):
@@ -65,7 +67,7 @@ class Index:
         config: IndexConfig = IndexConfig(),  # noqa: B008 - frozen
         *,
         network: str | None = None,
-        facts: Mapping[str, Any] | None = None,
+        facts: IndexFacts | None = None,
     ) -> "Index":
         """A new, empty index in a folder of its own. `network` is a digest; by default the codebook's.
 
@@ -105,8 +107,7 @@ class Index:
     @property
     def network(self) -> str | None:
         """Digest of the network whose features are indexed; None as long as nobody said."""
-        network: str | None = self._contents.manifest["network"]
-        return network
+        return self._contents.manifest["network"]
 
     @property
     def config(self) -> IndexConfig:
@@ -114,9 +115,9 @@ class Index:
         return overlay(IndexConfig(), self._contents.manifest["settings"])
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> IndexFacts:
         """What was said when it was made of how its features are made."""
-        return dict(self._contents.manifest["facts"])
+        return self._contents.manifest["facts"].copy()
 
     def __len__(self) -> int:
         return len(self._contents)
@@ -142,7 +143,7 @@ class Index:
             raise SuperfeatError(f"{self.path} has no image called {name}")
         return found[name]
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> IndexInfo:
         """Counts, sizes, and how it was made."""
         return describe(self._contents, self.path)
 
@@ -166,7 +167,7 @@ class Index:
         names = [image.name for _, image in contents.snapshot().images()]
         if len(set(names)) != len(names):
             raise StoreError(f"{self.path} is damaged: two images have the same name")
-        yield str(contents.manifest["journal"])
+        yield contents.manifest["journal"]
 
     # -- Images in and out
 
@@ -197,19 +198,14 @@ class Index:
                 f"({self.network[:12]}…); extract them with the same weights"
             )
 
-    def add(self, name: str, features: Features | np.ndarray, meta: Mapping[str, Any] | None = None) -> Added:
+    def add(self, name: str, features: Features | np.ndarray, meta: Meta | None = None) -> Added:
         """Adds an image, safe on disk when this returns. The same again changes nothing; another one replaces it."""
         (added,) = self.add_many([(name, features, meta)])
         return added
 
-    def add_many(
-        self,
-        images: Iterable[tuple[str, Features | np.ndarray | ImageWords, Mapping[str, Any] | None]],
-        *,
-        batch: int = 1,
-    ) -> Iterator[Added]:
+    def add_many(self, images: Iterable[tuple[str, Indexable, Meta | None]], *, batch: int = 1) -> Iterator[Added]:
         """Adds images, yielding each once it is safe; `batch` of them share one wait for the disk."""
-        waiting: dict[str, tuple[Features | np.ndarray | ImageWords, Mapping[str, Any] | None]] = {}
+        waiting: dict[str, tuple[Indexable, Meta]] = {}
         with self.writing():
             for name, features, meta in images:
                 if name in waiting:
@@ -222,8 +218,8 @@ class Index:
     def _record(
         self,
         name: str,
-        features: Features | np.ndarray | ImageWords,
-        meta: Mapping[str, Any] | None,
+        features: Indexable,
+        meta: Meta,
         found: tuple[int, Image] | None,
         image: int,
     ) -> tuple[Record | None, Added]:
@@ -232,9 +228,9 @@ class Index:
         self._require_network(words.network)
         words = require_words(words, self._contents.layout, f"the words of {name}")
         content = _content(words)
-        if found is not None and (found[1].content, found[1].meta) == (content, meta or {}):
+        if found is not None and (found[1].content, found[1].meta) == (content, meta):
             return None, Added(name, found[0], "same")
-        facts: dict[str, Any] = {"add": name, "id": image, "content": content}
+        facts: AddFacts = {"add": name, "id": image, "content": content}
         if meta:
             facts["meta"] = meta
         if found is not None:
@@ -248,7 +244,7 @@ class Index:
         if self.network is None and network is not None:
             self._contents.note_network(self.path, network)
 
-    def _flush(self, waiting: dict[str, Any], bulk: bool) -> Iterator[Added]:
+    def _flush(self, waiting: dict[str, tuple[Indexable, Meta]], bulk: bool) -> Iterator[Added]:
         """Writes what is waiting."""
         found = self._contents.find(list(waiting))
         records: list[Record] = []
@@ -325,7 +321,7 @@ class Index:
 
     def search(
         self,
-        query: Query,
+        query: QueryLike,
         top: int | None = 100,
         *,
         only: Iterable[str] | None = None,
@@ -346,7 +342,7 @@ class Index:
 
     def search_many(
         self,
-        queries: Sequence[Query],
+        queries: Sequence[QueryLike],
         top: int | None = 100,
         *,
         config: SearchConfig | None = None,
@@ -364,13 +360,13 @@ class Index:
         run_all(work, list(range(len(queries))), workers or all_cores())
         return [ranking for ranking in found if ranking is not None]
 
-    def scores(self, query: Query, names: Sequence[str], *, config: SearchConfig | None = None) -> np.ndarray:
+    def scores(self, query: QueryLike, names: Sequence[str], *, config: SearchConfig | None = None) -> np.ndarray:
         """The scores of these images, in this order."""
         ranking = self.search(query, None, only=names, config=config)
         by_name = dict(zip(ranking.names, ranking.scores.tolist(), strict=True))
         return np.asarray([by_name[name] for name in names], np.float64)
 
-    def words_for(self, query: Query, config: SearchConfig, snapshot: Snapshot | None = None) -> ImageWords:
+    def words_for(self, query: QueryLike, config: SearchConfig, snapshot: Snapshot | None = None) -> ImageWords:
         """What a query is searched with: an indexed image by the words that are stored of it, one per feature."""
         if isinstance(query, str):
             snapshot = snapshot or self.snapshot()

@@ -11,11 +11,12 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple, TypedDict, final
 
 import numpy as np
 
 from superfeat.errors import StoreError
+from superfeat.features import Meta
 from superfeat.storage.store import explained, sync, sync_folder
 
 MAGIC = b"SFJRNL01"
@@ -24,10 +25,31 @@ RECORD = struct.Struct("<II")
 LENGTH = struct.Struct("<I")
 
 
+class _Added(TypedDict):
+    add: str  # its name
+    id: int
+    content: int  # a digest of its words and codes
+
+
+@final
+class AddFacts(_Added, total=False):
+    """An image was added, and took the place of others."""
+
+    meta: Meta
+    replaces: list[int]
+
+
+@final
+class DeleteFacts(TypedDict):
+    """Images were deleted."""
+
+    delete: list[int]
+
+
 class Record(NamedTuple):
     """`facts` say what happened; an added image brings its words and codes."""
 
-    facts: dict[str, Any]
+    facts: AddFacts | DeleteFacts
     words: np.ndarray | None = None
     codes: np.ndarray | None = None
 

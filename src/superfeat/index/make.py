@@ -2,11 +2,11 @@
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, CodebookConfig, ExtractConfig, IndexConfig
+from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, OWN_CODEBOOK, CodebookConfig, ExtractConfig, IndexConfig
 from superfeat.errors import SuperfeatError
 from superfeat.extraction.folder import FeatureStore
 from superfeat.images import Photo, Skipped, list_photos
@@ -21,14 +21,13 @@ from superfeat.index.build import (
 )
 from superfeat.index.codebook import Codebook, Round, remove_work, train_codebook
 from superfeat.index.index import Added, Index
-from superfeat.settings import as_dict, overlay
+from superfeat.index.manifest import IndexFacts
+from superfeat.settings import Changes, as_dict, overlay
 from superfeat.storage.store import as_json
 from superfeat.weights import Network, carried_codebook, load_network
 from superfeat.work import Work
 
-OWN: Literal["own"] = "own"  # a codebook learned from what is indexed
-Photos = str | Path | Iterable[str | Path]
-Settings = Mapping[str, Any]
+PhotoSources = str | Path | Iterable[str | Path]
 OnRound = Callable[[Round], None]  # told how far k-means is
 
 
@@ -62,12 +61,12 @@ Steps = Generator[Indexing, None, Indexed]
 
 
 def index_photos(
-    photos: Photos,
+    photos: PhotoSources,
     path: str | Path,
     *,
     weights: str | Path | None = None,
     profile: str | None = None,
-    settings: Settings | None = None,
+    settings: Changes | None = None,
     codebook: str | Path | Codebook | None = None,
     kernel: Literal["binary", "real"] | None = None,
     sync: bool = False,
@@ -114,7 +113,7 @@ class _Target:
         self.old = (path / "manifest.json").is_file()
         if self.old and (codebook is not None or kernel is not None):
             raise SuperfeatError(f"{path} has its codebook and kernel already; they cannot be chosen again")
-        self.own = str(codebook) == OWN and not Path(OWN).exists()
+        self.own = str(codebook) == OWN_CODEBOOK and not Path(OWN_CODEBOOK).exists()
         self.codebook = None if self.own else codebook
         self.config = overlay(IndexConfig(), {"kernel": kernel} if kernel else {})
         self.waiting = path.with_name(f"{path.name}.features")  # features, until words are learned from them
@@ -125,11 +124,11 @@ class _Target:
         """Whether words must be learned from features before there can be an index."""
         return not self.old and self.codebook is None
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> IndexFacts:
         return Index.open(self.path).facts if self.old else {}
 
     def open(
-        self, facts: Mapping[str, Any], network: str | None, store: FeatureStore | None
+        self, facts: IndexFacts, network: str | None, store: FeatureStore | None
     ) -> Generator[Indexing, None, Index]:
         """The index, made if it is not there, with the codebook that is given or one learned from `store`."""
         if self.old:
@@ -169,11 +168,11 @@ def learn_words(
 
 
 def _photos(
-    sources: Photos,
+    sources: PhotoSources,
     target: _Target,
     weights: str | Path | None,
     profile: str | None,
-    settings: Settings,
+    settings: Changes,
     sync: bool,
     device: str,
 ) -> Steps:
@@ -205,7 +204,7 @@ def _photos(
     return done
 
 
-def extract_settings(known: Mapping[str, Any], profile: str | None, changes: Settings) -> ExtractConfig:
+def extract_settings(known: IndexFacts, profile: str | None, changes: Changes) -> ExtractConfig:
     """The index's own settings, so that they need not be repeated; those of a profile for a new one."""
     before = known.get("extract") or {}
     if before and profile is None:
@@ -232,7 +231,7 @@ def _features(source: Path, target: _Target) -> Steps:
         yield from _count(add_inverted_file(index, source), done, None)
         return done
     store = FeatureStore(source)
-    index = yield from target.open(feature_facts(store), store.manifest.get("network", {}).get("digest"), store)
+    index = yield from target.open(feature_facts(store), store.network, store)
     yield from _count(add_features(index, store), done, len(store))
     done.same = len(store) - done.new - done.replaced
     done.skipped += [Skipped(entry.name, str(entry.skipped)) for entry in store.skipped]

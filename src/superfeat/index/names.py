@@ -4,11 +4,12 @@ import errno
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from superfeat.errors import StoreError, SuperfeatError
+from superfeat.features import Meta
 from superfeat.storage.store import as_json
 
 SCHEMA = """
@@ -23,7 +24,7 @@ class Image(NamedTuple):
 
     name: str
     content: int  # a digest of its words and codes
-    meta: dict[str, Any]
+    meta: Meta
 
 
 def _to_sql(name: str) -> str | bytes:
@@ -46,7 +47,7 @@ def _from_sql(name: str | bytes) -> str:
     return name if isinstance(name, str) else name.decode(errors="surrogateescape")
 
 
-def require_json(name: str, meta: Mapping[str, Any] | None) -> dict[str, Any]:
+def require_json(name: str, meta: Meta | None) -> Meta:
     """What is noted with an image as it will be read again: a copy of our own."""
     try:
         return dict(as_json(dict(meta or {})))

@@ -25,10 +25,10 @@ from superfeat.threads import run_all
 ROWS, LANES = 4, 16  # vectors and centroids of one step
 BLOCK = 192  # vectors that share a scale: they stay in the first cache
 SHARE = 4 * BLOCK  # vectors of one task
-LARGEST = 63  # of 7 bits with sign
+LARGEST_INTEGER = 63  # of 7 bits with sign
 OFFSET = 64  # makes a vector's values unsigned, as the instruction wants them
 DEVIATIONS = 4.0  # centroids' values further out are cut off, which their error norms account for
-SMALLEST = 1e-36  # reach of values, so that a float32 can hold the scale
+SMALLEST_REACH = 1e-36  # reach of values, so that a float32 can hold the scale
 NEVER = np.int32(np.iinfo(np.int32).min)
 SLACK = 1 + 1e-5  # of the bounds, for the rounding in computing them
 
@@ -73,11 +73,11 @@ def _scale(values: Float32[np.ndarray, "n dim"], deviations: float = math.inf) -
     largest = float(np.abs(values).max(initial=0.0))
     deviation = float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if values.size else 0.0
     reach = (largest if deviations == math.inf else min(largest, deviations * deviation)) or 1.0
-    return LARGEST / max(reach, SMALLEST)
+    return LARGEST_INTEGER / max(reach, SMALLEST_REACH)
 
 
 def _round(values: Float32[np.ndarray, "n dim"], scale: float) -> Int8[np.ndarray, "n dim"]:
-    return np.clip(np.rint(values * scale), -LARGEST, LARGEST).astype(np.int8)
+    return np.clip(np.rint(values * scale), -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int8)
 
 
 def nearest(

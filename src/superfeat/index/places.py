@@ -14,7 +14,7 @@ from jaxtyping import Float32, Float64, Int32, UInt8
 
 STEPS = 255  # a fraction is a whole number of these
 WIDEST = 0.5  # the largest spread that can be noted
-EDGE = 0.1  # of the match lies outside of a region's box on each side
+OUTSIDE_SHARE = 0.1  # of the match lies outside of a region's box on each side
 GRID = 200  # places on an axis among which the box's edges are looked for
 
 Region = tuple[float, float, float, float]  # left, top, width, height as fractions of the image
@@ -74,8 +74,8 @@ def _middle(
     def below(number: int) -> float:
         return float(_normal((places[number] - centres) / np.maximum(spreads, 1 / STEPS)) @ shares)
 
-    first = bisect.bisect_right(range(GRID + 1), EDGE, key=below)
-    last = bisect.bisect_left(range(GRID + 1), 1 - EDGE, key=below)
+    first = bisect.bisect_right(range(GRID + 1), OUTSIDE_SHARE, key=below)
+    last = bisect.bisect_left(range(GRID + 1), 1 - OUTSIDE_SHARE, key=below)
     return float(places[max(0, first - 1)]), float(places[min(GRID, last)])
 
 

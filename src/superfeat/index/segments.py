@@ -9,7 +9,6 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int32, Int64, UInt32
@@ -17,6 +16,7 @@ from jaxtyping import Bool, Float64, Int32, Int64, UInt32
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import ImageWords
 from superfeat.index.kernel import SEGMENT_IMAGES, Postings, code_bytes
+from superfeat.index.manifest import FileFacts, SegmentFacts
 from superfeat.index.names import Image, MemoryNames, Names, write_names
 from superfeat.index.postings import check_ids, check_starts, find_postings, join_postings, sort_postings
 from superfeat.storage.store import MappedArray, explained, map_array, read_array, sync, sync_folder
@@ -156,7 +156,7 @@ def join_segments(parts: Sequence[Segment], kept: Sequence[Bool[np.ndarray, "_"]
     return Segment(parts[0].layout, postings, images, sizes, names)
 
 
-def write_segment(segment: Segment, folder: Path) -> dict[str, Any]:
+def write_segment(segment: Segment, folder: Path) -> SegmentFacts:
     """Writes and syncs a segment's folder; returns what the manifest says of it."""
     stored = segment.postings.codes
     arrays = {
@@ -177,7 +177,7 @@ def write_segment(segment: Segment, folder: Path) -> dict[str, Any]:
             os.fsync(file.fileno())
         sync_folder(folder)
         sync_folder(folder.parent)
-        files = {
+        files: dict[str, FileFacts] = {
             path.name: {"bytes": path.stat().st_size, "crc32": checksum(path)} for path in sorted(folder.iterdir())
         }
     return {
@@ -198,7 +198,7 @@ def checksum(path: Path) -> int:
     return total
 
 
-def open_segment(layout: Layout, path: Path, facts: dict[str, Any]) -> Segment:
+def open_segment(layout: Layout, path: Path, facts: SegmentFacts) -> Segment:
     """Maps a segment. Sizes and the small arrays are checked here, the large ones by `verify_segment`."""
     for name, file in facts["files"].items():
         with explained(path / name, "read"):
@@ -222,7 +222,7 @@ def open_segment(layout: Layout, path: Path, facts: dict[str, Any]) -> Segment:
     return Segment(layout, lists, small["images"], small["sizes"], names, path.name, Pages(ids, codes))
 
 
-def verify_segment(segment: Segment, path: Path, facts: dict[str, Any]) -> Iterable[str]:
+def verify_segment(segment: Segment, path: Path, facts: SegmentFacts) -> Iterable[str]:
     """Yields the name of each file found whole; StoreError at the first that is not."""
     for name, file in facts["files"].items():
         with explained(path / name, "read"):

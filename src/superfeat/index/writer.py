@@ -10,27 +10,27 @@ import shutil
 import tempfile
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from superfeat.config import IndexConfig
 from superfeat.errors import StoreError
 from superfeat.index.codebook import Codebook
-from superfeat.index.contents import (
+from superfeat.index.contents import SEGMENTS, Contents, compact_groups, next_join
+from superfeat.index.journal import HEADER, Record, append, new_journal
+from superfeat.index.manifest import (
     FORMAT,
     MANIFEST,
-    SEGMENTS,
     VERSION,
-    Contents,
-    compact_groups,
-    next_join,
+    DeadFacts,
+    IndexFacts,
+    Manifest,
+    SegmentFacts,
     read_manifest,
     write_manifest,
 )
-from superfeat.index.journal import HEADER, Record, append, new_journal
 from superfeat.index.segments import Segment, join_segments, verify_segment, write_segment
 from superfeat.settings import as_dict
 from superfeat.storage.store import explained, sync, sync_folder, umask
@@ -39,22 +39,22 @@ JOURNAL, DEAD = "journal-{:06}", "dead-{:06}.npy"
 
 
 def create_folder(
-    folder: Path, codebook: Codebook, config: IndexConfig, network: str | None, facts: Mapping[str, Any]
+    folder: Path, codebook: Codebook, config: IndexConfig, network: str | None, facts: IndexFacts
 ) -> None:
     """An empty index, there whole or not at all."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StoreError(f"{folder} exists already; open it, or choose another name")
-    manifest: dict[str, Any] = {
+    manifest: Manifest = {
         "format": FORMAT,
         "version": VERSION,
-        "made": uuid.uuid4().hex,  # tells it from another one that is made later at the same place
+        "made": uuid.uuid4().hex,
         "words": codebook.words,
         "dim": codebook.dim,
         "kernel": config.kernel,
         "codebook": codebook.digest,
         "network": network,
         "settings": as_dict(config),
-        "facts": dict(facts),
+        "facts": facts,
         "segments": [],
         "dead": None,
         "journal": JOURNAL.format(0),
@@ -83,7 +83,7 @@ def is_current(path: Path, contents: Contents) -> bool:
         return manifest == contents.manifest and (path / manifest["journal"]).stat().st_size == contents.end
 
 
-def sweep(path: Path, manifest: dict[str, Any]) -> None:
+def sweep(path: Path, manifest: Manifest) -> None:
     """Removes what the manifest does not name: the leavings of a killed writer."""
     dead = manifest["dead"]
     files = {manifest["journal"], dead["file"] if dead else None}
@@ -131,11 +131,11 @@ def seal(path: Path, contents: Contents) -> Contents:
             segments.append(write_segment(tail, path / SEGMENTS / f"{number:06}"))
         contents = _commit(path, contents, segments, number + 1, fresh_journal=True)
     while (group := next_join(contents.segments, contents.alive, contents.layout)) is not None:
-        contents = join(path, contents, group)
+        contents = join_group(path, contents, group)
     return contents
 
 
-def join(path: Path, contents: Contents, group: slice) -> Contents:
+def join_group(path: Path, contents: Contents, group: slice) -> Contents:
     """One segment in the place of several; their dead images are gone."""
     number = contents.manifest["next_file"]
     segments = list(contents.manifest["segments"])
@@ -159,7 +159,7 @@ def compact(path: Path, contents: Contents) -> Iterator[Contents]:
     groups = compact_groups(contents.segments, contents.alive, contents.layout)
     for group in reversed(groups):  # from the end, so that the places of the earlier ones stay
         if group.stop - group.start > 1 or not contents.alive[group.start].all():
-            contents = join(path, contents, group)
+            contents = join_group(path, contents, group)
             yield contents
     if contents.manifest["dead"] is not None or contents.end > HEADER.size:
         contents = _commit(path, contents, list(contents.manifest["segments"]), contents.manifest["next_file"], True)
@@ -180,7 +180,7 @@ def adopt(path: Path, contents: Contents, segment: Segment, replaced: Sequence[i
 def _commit(
     path: Path,
     contents: Contents,
-    segments: list[dict[str, Any]],
+    segments: list[SegmentFacts],
     number: int,
     fresh_journal: bool = False,
     *,
@@ -189,12 +189,14 @@ def _commit(
 ) -> Contents:
     """Replaces the manifest: the one moment at which the change happens."""
     following = contents.next_id if next_id is None else next_id
-    changes = {"segments": segments, "next_id": following, "next_file": number + 2, "dead": None}
-    manifest = {**contents.manifest, **changes}
-    kept = {facts["folder"] for facts in segments}
-    dead = contents.dead(kept, replaced)
-    if len(dead):
-        manifest["dead"] = _write_dead(path, DEAD.format(number), dead)
+    dead = contents.dead({facts["folder"] for facts in segments}, replaced)
+    manifest: Manifest = {
+        **contents.manifest,
+        "segments": segments,
+        "next_id": following,
+        "next_file": number + 2,
+        "dead": _write_dead(path, DEAD.format(number), dead) if len(dead) else None,
+    }
     if fresh_journal:
         manifest["journal"] = JOURNAL.format(number + 1)
         new_journal(path / manifest["journal"])
@@ -205,7 +207,7 @@ def _commit(
     return new
 
 
-def _write_dead(path: Path, name: str, dead: np.ndarray) -> dict[str, Any]:
+def _write_dead(path: Path, name: str, dead: np.ndarray) -> DeadFacts:
     with explained(path / name), (path / name).open("wb") as file:
         np.save(file, dead)
         sync(file)

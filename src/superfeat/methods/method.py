@@ -1,13 +1,14 @@
 """What a method is: how its network is built from settings, what its features are, how it is exported."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from superfeat.config import NetworkConfig
 from superfeat.nets.local import LocalNetwork
 from superfeat.nets.trunk import Trunk
 from superfeat.nets.whitening import Whitening
+from superfeat.settings import Changes
 
 Shapes = dict[str, list[int | str]]  # of the outputs of an exported network
 
@@ -34,4 +35,4 @@ class Method:
     export: Callable[[Graph, Any, str], Shapes]  # adds what comes after the trunk to an ONNX graph
     learned: tuple[str, ...] = ()  # parts beside the trunk that training begins with where weights have them
     relative_strengths: bool = False  # divided by the largest of an image, as the released code does; order is the same
-    recipe: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # what its recipes are laid over
+    recipe: Changes = dataclasses.field(default_factory=dict)  # what its recipes are laid over

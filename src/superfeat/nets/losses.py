@@ -17,7 +17,7 @@ RATIO = 0.9  # tau
 DISTANCE_FLOOR = 1e-6  # added to each difference by the released losses
 
 
-class Pairs(NamedTuple):
+class IdPairs(NamedTuple):
     """Super-feature IDs of the query and of the positive, pair by pair."""
 
     query: Int[Tensor, "pairs"]
@@ -31,7 +31,7 @@ def match(
     ratio: float = RATIO,
     reciprocal: bool = True,
     same_id: bool = True,
-) -> Pairs:
+) -> IdPairs:
     """Pairs (s, s') that meet the chosen conditions of eq. 7, in the order of the positive's IDs.
 
     `distances` are those from each s' of the positive to each s of the query. Without `reciprocal`, every s' is paired
@@ -47,7 +47,7 @@ def match(
         good &= distances.argmin(dim=0)[nearest] == ids
     if same_id:
         good &= partner == ids
-    return Pairs(partner[good], ids[good])
+    return IdPairs(partner[good], ids[good])
 
 
 @torch.no_grad()
@@ -110,7 +110,7 @@ def superfeature_loss(
 
 
 def loss_of_pairs(
-    pairs: Pairs,
+    pairs: IdPairs,
     query: Float[Tensor, "n dim"],
     positive: Float[Tensor, "n dim"],
     negatives: Float[Tensor, "images n dim"],

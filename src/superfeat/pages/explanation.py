@@ -21,18 +21,22 @@ from superfeat.pages.sheet import PAGE, UNITS, Frame, Sheet, ink_on
 from superfeat.storage.store import write_file
 
 LEAST_WIDTH = 300
-KINDS, QUALITY = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}, 90
+PICTURE_FORMATS, QUALITY = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}, 90
 SOFT, REST = "#f0f2f4", "#3a4149"
-MARGIN, GAP, WIDEST_GAP, TOP = 32, 24, 140, 122
-TALLEST, NARROWEST, WIDEST = 560, 0.4, 3.0  # the photos' height; least and most width over height of their frames
+MARGIN, GAP, WIDEST_GAP, PHOTOS_TOP = 32, 24, 140, 122
+TALLEST, NARROWEST_FRAME, WIDEST_FRAME = (
+    560,
+    0.4,
+    3.0,
+)  # the photos' height; least and most width over height of their frames
 FADED, GREYED, TINT = 0.42, 0.65, 0.30  # unmatched parts towards white and grey, matched ones towards their colour
 LEVEL = 0.4  # the part of a region's attention that its outline holds
 FINE, BLUR = 96, 2.4  # pixels of the longer side on which attention is added up before it is enlarged; their blur
-SHOWN, SPACE, TALL_THUMBNAIL = 6, 16, 190  # pairs below the photos, and between them
+PAIRS_SHOWN, SPACE, TALL_THUMBNAIL = 6, 16, 190  # pairs below the photos, and between them
 LOOK = 0.85  # how much of a thumbnail is covered where its super-feature looks the most
 NEARLY = 4  # every so many pixels are looked at for a region's spot
 NUDGES = ((0, -28), (0, 28), (-60, 0), (60, 0), (-60, -28), (60, -28), (-60, 28), (60, 28), (0, -58), (0, 58))
-Photos = Mapping[Side, Image.Image]
+PhotoPair = Mapping[Side, Image.Image]
 
 
 def draw_explanation(
@@ -48,9 +52,9 @@ def draw_explanation(
     """
     if width < LEAST_WIDTH:
         raise SuperfeatError(f"a picture of {width} pixels cannot be read; give a width of {LEAST_WIDTH} or more")
-    photos: Photos = {"query": Image.fromarray(query_pixels), "found": Image.fromarray(found_pixels)}
+    photos: PhotoPair = {"query": Image.fromarray(query_pixels), "found": Image.fromarray(found_pixels)}
     frames = _frames(photos)
-    bar = TOP + frames["query"].height + 22
+    bar = PHOTOS_TOP + frames["query"].height + 22
     chosen = _strongest(explanation)
     rows = [min(TALL_THUMBNAIL, _cell_width() * photo.height / photo.width) for photo in photos.values()]
     sheet = Sheet(width, bar + 58 + (sum(rows) + 90 if chosen else 0) + MARGIN)
@@ -65,7 +69,7 @@ def draw_explanation(
 
 def save_picture(picture: Image.Image, path: str | Path) -> None:
     """As .png or .jpg, by the file's ending; whole or not at all."""
-    kind = KINDS.get(Path(path).suffix.lower())
+    kind = PICTURE_FORMATS.get(Path(path).suffix.lower())
     if kind is None:
         raise SuperfeatError(f"cannot draw {path}: this picture ends in .png or .jpg")
     buffer = io.BytesIO()
@@ -138,16 +142,16 @@ def _draw_bar(sheet: Sheet, explanation: Explanation, top: float) -> None:
 # -- The two photos
 
 
-def _frames(photos: Photos) -> dict[Side, Frame]:
+def _frames(photos: PhotoPair) -> dict[Side, Frame]:
     """Side by side, equally high; very narrow and very wide photos get frames of a sensible shape around them."""
-    aspects = [min(max(photo.width / photo.height, NARROWEST), WIDEST) for photo in photos.values()]
+    aspects = [min(max(photo.width / photo.height, NARROWEST_FRAME), WIDEST_FRAME) for photo in photos.values()]
     room = UNITS - 2 * MARGIN - GAP
     height = min(TALLEST, room / sum(aspects))
     gap = min(GAP + room - height * sum(aspects), WIDEST_GAP)
     left = (UNITS - height * sum(aspects) - gap) / 2
     return {
-        "query": Frame(left, TOP, height * aspects[0], height),
-        "found": Frame(left + height * aspects[0] + gap, TOP, height * aspects[1], height),
+        "query": Frame(left, PHOTOS_TOP, height * aspects[0], height),
+        "found": Frame(left + height * aspects[0] + gap, PHOTOS_TOP, height * aspects[1], height),
     }
 
 
@@ -326,17 +330,17 @@ def _strongest(explanation: Explanation) -> list[int]:
         if not seen & {mine, theirs}:
             chosen.append(number)
             seen |= {mine, theirs}
-        if len(chosen) == SHOWN:
+        if len(chosen) == PAIRS_SHOWN:
             break
     return chosen
 
 
 def _cell_width() -> float:
-    return (UNITS - 2 * MARGIN - (SHOWN - 1) * SPACE) / SHOWN
+    return (UNITS - 2 * MARGIN - (PAIRS_SHOWN - 1) * SPACE) / PAIRS_SHOWN
 
 
 def _draw_strip(
-    sheet: Sheet, explanation: Explanation, chosen: Sequence[int], photos: Photos, top: float, rows: Sequence[float]
+    sheet: Sheet, explanation: Explanation, chosen: Sequence[int], photos: PhotoPair, top: float, rows: Sequence[float]
 ) -> None:
     sheet.write(MARGIN, top + 32, f"Strongest pairs of {_noun(explanation)}s", 19)
     note = "where they look in the query, above, and in the photo found, below"

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 DPI = 150
-INK, MUTED, GRID, PAPER = "#24292f", "#57606b", "#e4e7eb", "#8a9199"
+INK, MUTED, GRID_GREY, PAPER_GREY = "#24292f", "#57606b", "#e4e7eb", "#8a9199"
 # The Okabe-Ito colours, which differ for every kind of sight; yellow is too faint on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES: tuple[Any, ...] = ((0, (4, 2)), (0, (1, 1.3)), (0, (6, 1.5, 1, 1.5)))
@@ -46,16 +46,16 @@ STYLE = {
     "axes.titlelocation": "left",
     "axes.titlecolor": INK,
     "axes.labelcolor": MUTED,
-    "axes.edgecolor": PAPER,
+    "axes.edgecolor": PAPER_GREY,
     "axes.linewidth": 0.8,
     "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.color": GRID,
+    "grid.color": GRID_GREY,
     "grid.linewidth": 0.7,
-    "xtick.color": PAPER,
-    "ytick.color": PAPER,
+    "xtick.color": PAPER_GREY,
+    "ytick.color": PAPER_GREY,
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
     "xtick.major.size": 3,
@@ -262,7 +262,7 @@ def _looks(series: Sequence[Series]) -> list[dict[str, Any]]:
     """Colour and dashes of each: ours in colours and whole, the paper's grey and dashed."""
     papers, ours = iter(range(len(series))), iter(range(len(series)))
     return [
-        {"color": PAPER, "linestyle": DASHES[next(papers) % len(DASHES)], "linewidth": 1.4, "zorder": 2}
+        {"color": PAPER_GREY, "linestyle": DASHES[next(papers) % len(DASHES)], "linewidth": 1.4, "zorder": 2}
         if one.paper
         else {"color": COLOURS[next(ours) % len(COLOURS)], "zorder": 3}
         for one in series
@@ -344,7 +344,7 @@ def _bars(axes: Any, series: Sequence[Series]) -> None:
         shift = (number - (len(series) - 1) / 2) * width
         at = [groups.index(text) + shift for text in row]
         fill = (
-            {"facecolor": "none", "edgecolor": PAPER, "linestyle": "--", "linewidth": 1.1}
+            {"facecolor": "none", "edgecolor": PAPER_GREY, "linestyle": "--", "linewidth": 1.1}
             if one.paper
             else {"color": look["color"]}
         )
@@ -381,7 +381,7 @@ def _inlined(svg: str, label: str) -> str:
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     kept = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', body))
     prefix = f"plot-{hashlib.sha256(svg.encode()).hexdigest()[:8]}-"
-    names = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper"}
+    names = {INK: "ink", MUTED: "muted", GRID_GREY: "grid", PAPER_GREY: "paper"}
     names.update({colour: str(number) for number, colour in enumerate(COLOURS, 1)})
 
     def adapt(match: re.Match[str]) -> str:

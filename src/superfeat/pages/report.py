@@ -1,6 +1,7 @@
 """A finished evaluation as one HTML file: numbers, curves, the card, and what each query found, the worst first."""
 
 import base64
+import dataclasses
 import hashlib
 import io
 import json
@@ -15,7 +16,8 @@ from PIL import Image
 
 import superfeat
 from superfeat.errors import ImageError, StoreError
-from superfeat.evaluation.card import in_words
+from superfeat.evaluation.card import Card, card_in_words
+from superfeat.evaluation.judge import GradeScores, ImageFacts, QueryScores, Scores
 from superfeat.evaluation.metrics import GRADES
 from superfeat.evaluation.run import Evaluated, open_run
 from superfeat.images import Box, read_image
@@ -30,7 +32,7 @@ EACH, PER_SQUARE = 850, 0.36  # bytes of a thumbnail, and over the square of its
 SYMBOLS = {"right": "✓", "hard": "◆", "wrong": "✕", "junk": "○"}
 MEANINGS = {"right": "right", "hard": "right, and hard", "wrong": "wrong", "junk": "not judged, and without a rank"}
 SEARCHES = {"asmk": "ASMK", "pooled": "pooled vectors"}
-NOTHING = "—"
+NO_VALUE = "—"
 TITLES = {
     "results": "Results",
     "curves": "Curves",
@@ -49,7 +51,7 @@ def write_report(run: Path, *, strips: int = 60) -> Path:
     found = open_run(run)
     scores = _in_order(found.scores)
     charts = _charts(scores)  # first, since it may lack its extra
-    shown = scores["queries"][: max(0, strips)]
+    shown = scores.queries[: max(0, strips)]
     thumbnails = _Thumbnails([query for _, query in shown], found.card)
     sections = {
         "results": _results(scores),
@@ -60,30 +62,39 @@ def write_report(run: Path, *, strips: int = 60) -> Path:
         "queries": _table(scores, len(shown)),
     }
     sections = {part: html for part, html in sections.items() if html}
-    page = _page(scores["dataset"], _lead(found), sections, _footer(run), thumbnails.rules)
+    page = _page(scores.dataset, _lead(found), sections, _footer(run), thumbnails.rules)
     write_file(run / "report.html", page.encode(errors="replace"))
     return run / "report.html"
 
 
-def _in_order(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores with the grades from easy to hard, and the queries with their numbers, the worst first.
+@dataclasses.dataclass(frozen=True)
+class _Ordered:
+    """Scores with the grades from easy to hard, and the queries with their numbers, the worst `by` a grade first."""
 
-    By the medium grade if there is one; a query without a right answer of that grade is among the last.
-    """
+    dataset: str
+    grades: dict[str, GradeScores]
+    by: str
+    queries: list[tuple[int, QueryScores]]
+    ns: float | None
+
+
+def _in_order(scores: Scores) -> _Ordered:
+    """By the medium grade if there is one; a query without a right answer of that grade is among the last."""
     grades = [grade for grade in (*GRADES, *scores["grades"]) if grade in scores["grades"]]
     by = "medium" if "medium" in grades else grades[0]
-    queries = [
+    queries: list[tuple[int, QueryScores]] = [
         (number, {**query, "ap": {grade: query["ap"][grade] for grade in dict.fromkeys(grades)}})
         for number, query in enumerate(scores["queries"])
     ]
     queries.sort(key=lambda one: (one[1]["ap"][by] is None, one[1]["ap"][by] or 0.0))
-    return {**scores, "grades": {grade: scores["grades"][grade] for grade in grades}, "by": by, "queries": queries}
+    by_ease = {grade: scores["grades"][grade] for grade in grades}
+    return _Ordered(scores["dataset"], by_ease, by, queries, scores.get("ns"))
 
 
 class _Thumbnails:
     """Small photos as HTML, each file's bytes once: those that are shown often are backgrounds of a class."""
 
-    def __init__(self, queries: Sequence[Mapping[str, Any]], card: Mapping[str, Any]) -> None:
+    def __init__(self, queries: Sequence[QueryScores], card: Card) -> None:
         self.uses = Counter(key for query in queries for key in _keys(query))
         self.upright: bool = card["extract"]["upright"]
         room = max(0.0, BUDGET / max(1, len(self.uses)) - EACH)
@@ -124,18 +135,18 @@ def _data(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def _keys(query: Mapping[str, Any]) -> Iterator[Key]:
+def _keys(query: QueryScores) -> Iterator[Key]:
     yield query["path"], _box(query)
     for one in (*query["hits"], *query["lowest"]):
         yield one["path"], None
 
 
-def _box(query: Mapping[str, Any]) -> Box | None:
+def _box(query: QueryScores) -> Box | None:
     return cast(Box, tuple(query["box"])) if query["box"] else None
 
 
 def _number(value: float | None, digits: int = 1) -> str:
-    return NOTHING if value is None else f"{value:.{digits}f}"
+    return NO_VALUE if value is None else f"{value:.{digits}f}"
 
 
 def _page(name: str, lead: str, sections: Mapping[str, str], footer: str, rules: Sequence[str]) -> str:
@@ -170,31 +181,31 @@ def _lead(found: Evaluated) -> str:
     return f'<h1>{escape(found.scores["dataset"])}</h1><p class="lead">{escape(facts)}</p>'
 
 
-def _results(scores: Mapping[str, Any]) -> str:
-    cards = [_score_card(grade, values) for grade, values in scores["grades"].items()]
-    if "ns" in scores:
-        big = f'<p class="big">{_number(scores["ns"], 2)} <small>of 4</small></p>'
+def _results(scores: _Ordered) -> str:
+    cards = [_score_card(grade, values) for grade, values in scores.grades.items()]
+    if scores.ns is not None:
+        big = f'<p class="big">{_number(scores.ns, 2)} <small>of 4</small></p>'
         cards.append(f'<div class="card"><h3>N-S score</h3>{big}<p>right ones among the first four</p></div>')
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
-def _score_card(grade: str, values: Mapping[str, Any]) -> str:
+def _score_card(grade: str, values: GradeScores) -> str:
     lists = ""
-    for name, key in (("mP", "mp"), ("recall", "recall")):
-        depths = sorted(values[key], key=int)
-        rows = "".join(f"<div><dt>{name}@{k}</dt><dd>{_number(values[key][k])}</dd></div>" for k in depths)
+    for name, at in (("mP", values["mp"]), ("recall", values["recall"])):
+        depths = sorted(at, key=int)
+        rows = "".join(f"<div><dt>{name}@{k}</dt><dd>{_number(at[k])}</dd></div>" for k in depths)
         lists += f"<dl>{rows}</dl>"
     title = f'{escape(grade.capitalize())} <span class="muted">· {values["queries"]} queries</span>'
     big = f'<p class="big">{_number(values["map"], 2)} <small>mAP, %</small></p>'
     return f'<div class="card"><h3>{title}</h3>{big}{lists}</div>'
 
 
-def _charts(scores: Mapping[str, Any]) -> str:
+def _charts(scores: _Ordered) -> str:
     curves, in_order = [], []
-    for grade, values in scores["grades"].items():
+    for grade, values in scores.grades.items():
         if values["curve"]["precision"]:
             curves.append(Series(grade, values["curve"]["recall"], values["curve"]["precision"]))
-        known = sorted(query["ap"][grade] for _, query in scores["queries"] if query["ap"][grade] is not None)
+        known = sorted(ap for _, query in scores.queries if (ap := query["ap"][grade]) is not None)
         if known:
             share = [100 * (place + 0.5) / len(known) for place in range(len(known))]
             in_order.append(Series(grade, [0.0, *share, 100.0], [known[0], *known, known[-1]]))
@@ -207,8 +218,8 @@ def _charts(scores: Mapping[str, Any]) -> str:
     )
 
 
-def _protocol(card: Mapping[str, Any]) -> str:
-    words = "".join(f"<li>{escape(line)}</li>" for line in in_words(card))
+def _protocol(card: Card) -> str:
+    words = "".join(f"<li>{escape(line)}</li>" for line in card_in_words(card))
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in _flat(card, "")
     )
@@ -222,10 +233,10 @@ def _flat(value: Any, where: str) -> Iterator[tuple[str, str]]:
         for key, inner in value.items():
             yield from _flat(inner, f"{where}.{key}" if where else key)
     else:
-        yield where, value if isinstance(value, str) else NOTHING if value is None else json.dumps(value)
+        yield where, value if isinstance(value, str) else NO_VALUE if value is None else json.dumps(value)
 
 
-def _strips(scores: Mapping[str, Any], shown: Sequence[tuple[int, Any]], thumbnails: _Thumbnails) -> str:
+def _strips(scores: _Ordered, shown: Sequence[tuple[int, QueryScores]], thumbnails: _Thumbnails) -> str:
     if not shown:
         return ""
     seen = {hit["judgement"] for _, query in shown for hit in query["hits"]}
@@ -234,8 +245,8 @@ def _strips(scores: Mapping[str, Any], shown: Sequence[tuple[int, Any]], thumbna
         for name in SYMBOLS
         if name in seen
     )
-    which = "" if len(shown) == len(scores["queries"]) else f"the {len(shown)} worst of "
-    words = f"By {_ap_name(scores['by'])}, the worst first: {which}{len(scores['queries'])} queries."
+    which = "" if len(shown) == len(scores.queries) else f"the {len(shown)} worst of "
+    words = f"By {_ap_name(scores.by)}, the worst first: {which}{len(scores.queries)} queries."
     tools = (
         f'<div class="tools"><ul>{keys}</ul><label><input type="checkbox" id="large"> larger photos</label>'
         '<label hidden>find <input type="search" id="find" placeholder="part of a name"></label></div>'
@@ -244,7 +255,7 @@ def _strips(scores: Mapping[str, Any], shown: Sequence[tuple[int, Any]], thumbna
     return f'<p class="muted">{words}</p>{tools}{body}'
 
 
-def _strip(query: Mapping[str, Any], number: int, thumbnails: _Thumbnails) -> str:
+def _strip(query: QueryScores, number: int, thumbnails: _Thumbnails) -> str:
     name = escape(query["name"])
     aps = " · ".join(f"{_ap_name(grade)} <b>{_number(value)}</b>" for grade, value in query["ap"].items())
     first = f"{_right(query)} of {query['positives']} right answers among the first {len(query['hits'])}"
@@ -253,7 +264,7 @@ def _strip(query: Mapping[str, Any], number: int, thumbnails: _Thumbnails) -> st
     hits, rank = [], 0
     for hit in query["hits"]:
         rank += hit["judgement"] != "junk"  # what is not judged has no rank
-        place = NOTHING if hit["judgement"] == "junk" else str(rank)
+        place = NO_VALUE if hit["judgement"] == "junk" else str(rank)
         hits.append(_tile(hit, hit["judgement"], f"<b>{place}</b> · {hit['score']:.3g}", thumbnails))
     tiles = "".join(_tile(one, "right", f"<b>rank {one['rank']}</b>", thumbnails) for one in query["lowest"])
     lowest = f'<ul class="tiles">{tiles}</ul>' if tiles else '<p class="label">none was found</p>'
@@ -272,20 +283,20 @@ def _ap_name(grade: str) -> str:
     return "AP" if grade == "all" else f"AP {escape(grade)}"
 
 
-def _tile(image: Mapping[str, Any], judgement: str, caption: str, thumbnails: _Thumbnails) -> str:
+def _tile(image: ImageFacts, judgement: str, caption: str, thumbnails: _Thumbnails) -> str:
     name, end = escape(image["name"]), escape("/".join(image["name"].split("/")[-2:]))
     photo = thumbnails.show((image["path"], None), f"{MEANINGS[judgement]}: {image['name']}")
     badge = f'<span class="badge" aria-hidden="true">{SYMBOLS[judgement]}</span>'
     return f'<li class="tile {judgement}">{photo}{badge}{caption}<span class="name" title="{name}">{end}</span></li>'
 
 
-def _right(query: Mapping[str, Any]) -> int:
+def _right(query: QueryScores) -> int:
     return sum(hit["judgement"] in ("right", "hard") for hit in query["hits"])
 
 
-def _table(scores: Mapping[str, Any], shown: int) -> str:
+def _table(scores: _Ordered, shown: int) -> str:
     rows = []
-    for place, (number, query) in enumerate(scores["queries"]):
+    for place, (number, query) in enumerate(scores.queries):
         name = escape(query["name"])
         link = f'<a href="#q{number}">{name}</a>' if place < shown else name
         aps = "".join(
@@ -293,7 +304,7 @@ def _table(scores: Mapping[str, Any], shown: int) -> str:
         )
         counts = f'<td class="n">{query["positives"]}</td><td class="n">{_right(query)}</td>'
         rows.append(f'<tr data-name="{name}"><td>{link}</td>{aps}{counts}</tr>')
-    names = [*map(_ap_name, scores["grades"]), "right answers", "in the first 10"]
+    names = [*map(_ap_name, scores.grades), "right answers", "in the first 10"]
     heads = "".join(f'<th scope="col" class="n">{name}</th>' for name in names)
     head = f'<thead><tr><th scope="col">query</th>{heads}</tr></thead>'
     table = f'<table id="queries-table">{head}<tbody>{"".join(rows)}</tbody></table>'

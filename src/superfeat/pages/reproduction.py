@@ -6,16 +6,37 @@ import io
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from superfeat.pages.plots import draw_bars, draw_curves, draw_matrices, draw_photos
 from superfeat.pages.templates import template
 from superfeat.storage.store import explained, read_json, write_file, write_json
 from superfeat.studies.reproduce.catalogue import NAMES, Reproduced
-from superfeat.studies.reproduce.outcome import Outcome
+from superfeat.studies.reproduce.outcome import Outcome, Paper
 
 
-def write_reproduced(found: Reproduced, folder: Path, command: str) -> dict[str, Any]:
+class OurNumbers(TypedDict):
+    """A table as it was measured here."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+class ReproducedFacts(TypedDict):
+    """numbers.json of a table or figure."""
+
+    name: str
+    title: str
+    command: str
+    claim: str
+    finding: str
+    agrees: bool
+    seconds: float
+    ours: OurNumbers
+    paper: Paper
+
+
+def write_reproduced(found: Reproduced, folder: Path, command: str) -> ReproducedFacts:
     """Writes numbers.json, numbers.csv and picture.png, ours beside the paper's, and returns what the JSON holds.
 
     `command` is what makes them again.
@@ -38,9 +59,9 @@ def write_reproduction_page(folder: Path) -> Path:
     return folder / "index.html"
 
 
-def _record(found: Reproduced, command: str) -> dict[str, Any]:
+def _record(found: Reproduced, command: str) -> ReproducedFacts:
     outcome = found.outcome
-    record = {
+    record: ReproducedFacts = {
         "name": found.name,
         "title": found.paper["title"],
         "command": command,
@@ -51,7 +72,7 @@ def _record(found: Reproduced, command: str) -> dict[str, Any]:
         "ours": {"columns": list(outcome.columns), "rows": [list(row) for row in outcome.rows]},
         "paper": found.paper,
     }
-    plain: dict[str, Any] = _without_nan(json.loads(json.dumps(record)))
+    plain: ReproducedFacts = _without_nan(json.loads(json.dumps(record)))
     return plain
 
 
@@ -87,10 +108,10 @@ def _draw(outcome: Outcome, path: Path) -> None:
         draw_curves(outcome.panels, path)
 
 
-def _section(record: dict[str, Any]) -> str:
+def _section(record: ReproducedFacts) -> str:
     verdict = "As in the paper" if record["agrees"] else "Not as in the paper"
     title, claim, finding, command, name = (
-        html.escape(str(record[key])) for key in ("title", "claim", "finding", "command", "name")
+        html.escape(record[key]) for key in ("title", "claim", "finding", "command", "name")
     )
     return (
         f'<section id="{name}"><h2>{name}: {title}</h2><p><b>The paper:</b> {claim}.</p>'

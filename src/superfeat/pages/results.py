@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 import superfeat
-from superfeat.engine import Answer, Engine, Found, Photo
+from superfeat.engine import Answer, Engine, FoundPhoto, PhotoLike
 from superfeat.errors import SuperfeatError
 from superfeat.features import Features
 from superfeat.index.places import Region
@@ -22,7 +22,7 @@ from superfeat.storage.store import write_file
 THUMBNAIL, ASKED = 300, 520  # longest sides in pixels
 QUALITY = 82  # of JPEG
 # From which probability on which words; the web page says the same (service/page/cards.js).
-WORDS = (
+VERDICTS = (
     (0.95, "very likely the same", "yes"),
     (0.75, "likely the same", "yes"),
     (0.4, "perhaps the same", "maybe"),
@@ -31,16 +31,16 @@ WORDS = (
 )
 
 
-class Asked(NamedTuple):
+class AnsweredQuery(NamedTuple):
     """One query and its answer; `photo` may be features, of which there is nothing to show."""
 
     name: str
-    photo: Photo | Features
+    photo: PhotoLike | Features
     box: Region | None
     answer: Answer
 
 
-def write_results_page(path: Path, engine: Engine, asked: Sequence[Asked], *, explained: int = 2) -> None:
+def write_results_page(path: Path, engine: Engine, asked: Sequence[AnsweredQuery], *, explained: int = 2) -> None:
     """Writes the page; the best `explained` hits of each query that are not the query itself are explained."""
     parts = [_section(engine, one, explained) for one in asked]
     counts = f"{len(asked)} {'query' if len(asked) == 1 else 'queries'} among {len(engine.index)} photos"
@@ -59,7 +59,7 @@ def write_results_page(path: Path, engine: Engine, asked: Sequence[Asked], *, ex
     write_file(path, page.encode(errors="replace"))
 
 
-def _section(engine: Engine, one: Asked, explained: int) -> str:
+def _section(engine: Engine, one: AnsweredQuery, explained: int) -> str:
     others = _others(one)
     best = max((hit.score for hit in others), default=0.0)
     hits = "".join(_hit(engine, hit, best) for hit in others) or "<p>Nothing was found.</p>"
@@ -71,19 +71,19 @@ def _section(engine: Engine, one: Asked, explained: int) -> str:
     )
 
 
-def _others(one: Asked) -> list[Found]:
+def _others(one: AnsweredQuery) -> list[FoundPhoto]:
     """The hits that are not the query's own file."""
     own = one.photo if isinstance(one.photo, str) else str(one.photo.resolve()) if isinstance(one.photo, Path) else None
     return [hit for hit in one.answer.hits if own not in (hit.name, hit.path)]
 
 
-def _hit(engine: Engine, hit: Found, best: float) -> str:
+def _hit(engine: Engine, hit: FoundPhoto, best: float) -> str:
     photo = _photo(engine, hit.name, THUMBNAIL, hit.region, hit.name)
     width = 100 * (hit.probability if hit.probability is not None else max(0.0, hit.score) / best if best > 0 else 0.0)
     name = escape(hit.name).replace("/", "/<wbr>")
     chance = ""
     if hit.probability is not None:
-        words, kind = in_words(hit.probability)
+        words, kind = verdict(hit.probability)
         chance = f'<span class="chance {kind}">{words}</span><br>'
     return (
         f'<li class="hit">{photo}<div class="words">{chance}<div class="meter" aria-hidden="true">'
@@ -92,13 +92,13 @@ def _hit(engine: Engine, hit: Found, best: float) -> str:
     )
 
 
-def in_words(probability: float) -> tuple[str, str]:
+def verdict(probability: float) -> tuple[str, str]:
     """A probability for people, and the class of its colour."""
-    words, kind = next((words, kind) for least, words, kind in WORDS if probability >= least)
+    words, kind = next((words, kind) for least, words, kind in VERDICTS if probability >= least)
     return f"{words}, {probability:.0%}", kind
 
 
-def _photo(engine: Engine, photo: Photo, side: int, region: Region | None, words: str) -> str:
+def _photo(engine: Engine, photo: PhotoLike, side: int, region: Region | None, words: str) -> str:
     try:
         pixels = engine.pixels(photo)
     except SuperfeatError as error:
@@ -118,7 +118,7 @@ def _encode(pixels: np.ndarray | Image.Image, side: int) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def _explain(engine: Engine, one: Asked, hit: Found) -> str:
+def _explain(engine: Engine, one: AnsweredQuery, hit: FoundPhoto) -> str:
     if isinstance(one.photo, Features):
         return ""
     try:

@@ -16,7 +16,7 @@ from superfeat.pages.plots import INK
 UNITS = 1200  # the width of every sheet
 SMOOTH = 2
 PAGE = "#ffffff"
-LONGEST = 160  # letters of a line
+LONGEST_LINE = 160  # letters of a line
 
 
 class Frame(NamedTuple):
@@ -63,7 +63,7 @@ class Sheet:
     ) -> None:
         """One line; where there is no room for it, its middle is left out."""
         words = _plain(words)
-        for kept in range(min(len(words), LONGEST), 0, -1):
+        for kept in range(min(len(words), LONGEST_LINE), 0, -1):
             cut = words if kept == len(words) else f"{words[: (kept + 1) // 2]}…{words[len(words) - kept // 2 :]}"
             if self.length(cut, size) <= room:
                 self.draw.text((x * self.scale, y * self.scale), cut, colour, _font(size * self.scale), anchor)

@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
 from superfeat.features import ImageWords, Ranking
-from superfeat.index.index import Index, Query
+from superfeat.index.index import Index, QueryLike
 from superfeat.index.snapshot import Snapshot
 from superfeat.probability.model import (
     Calibration,
@@ -55,7 +55,7 @@ _LOCK = threading.Lock()
 
 def judge_ranking(
     index: Index,
-    query: Query,
+    query: QueryLike,
     calibration: Calibration | None,
     top: int | None = 20,
     *,

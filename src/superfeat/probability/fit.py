@@ -35,13 +35,13 @@ from superfeat.probability.model import (
 )
 from superfeat.storage.store import explained, read_json, sync_folder, write_json
 
-SIZES = (10, 30, 100, 300)  # images of drawn collections; the whole set is one more
+DRAWN_SIZES = (10, 30, 100, 300)  # images of drawn collections; the whole set is one more
 ABSENT = 0.25  # share of drawn collections that do not hold what is searched for
 BACKGROUND_IMAGES = 20  # different ones that the labelled sets' strangers are worth in another collection
 ALL = np.iinfo(np.int64).max
 MOST_LABELLED, MOST_OF_ONE = 2000, 100  # photos of an index, and of one thing, that are compared with each other
 RESAMPLED = 1000  # times that things are drawn for an interval
-SHIPPED = "calibration.shipped.json"  # in an index calibrated by its user: what it came with, or null
+SHIPPED_CALIBRATION = "calibration.shipped.json"  # in an index calibrated by its user: what it came with, or null
 
 
 class Labelled(NamedTuple):
@@ -152,7 +152,7 @@ def origin_of(index: Index) -> Origin:
 
 def shipped_calibration(index: Index) -> Calibration | None:
     """What an index came with, and not what its user has fitted since; None if there is none that fits."""
-    shipped, current = index.path / SHIPPED, index.path / CALIBRATION
+    shipped, current = index.path / SHIPPED_CALIBRATION, index.path / CALIBRATION
     source = shipped if shipped.is_file() else current
     values = read_json(source) if source.is_file() else None
     if values is None:
@@ -167,7 +167,7 @@ def shipped_calibration(index: Index) -> Calibration | None:
 
 def store_calibration(index: Index, calibration: Calibration) -> None:
     """Makes an index answer with it from now on; what it came with is kept."""
-    shipped, current = index.path / SHIPPED, index.path / CALIBRATION
+    shipped, current = index.path / SHIPPED_CALIBRATION, index.path / CALIBRATION
     with index.writing():
         if not shipped.is_file():
             write_json(shipped, read_json(current) if current.is_file() else None)
@@ -176,7 +176,7 @@ def store_calibration(index: Index, calibration: Calibration) -> None:
 
 def reset_calibration(index: Index) -> bool:
     """Back to what an index came with; False if it has nothing else."""
-    shipped, current = index.path / SHIPPED, index.path / CALIBRATION
+    shipped, current = index.path / SHIPPED_CALIBRATION, index.path / CALIBRATION
     with index.writing(), explained(current):
         if not shipped.is_file():
             return False
@@ -260,7 +260,7 @@ def group_searches(labels: Int8[np.ndarray, "searches images"]) -> Int64[np.ndar
 
 
 def draw_results(
-    comparisons: Comparisons, background: Null, *, sizes: Sequence[int] = (*SIZES, ALL), seed: int = 0
+    comparisons: Comparisons, background: Null, *, sizes: Sequence[int] = (*DRAWN_SIZES, ALL), seed: int = 0
 ) -> Results:
     """Each search in a collection of each size: a random part of its own set, or of all, in a quarter of the cases
     without any image of its thing.

@@ -24,8 +24,8 @@ FAR = 4.0  # the same by the background: no collection's strangers lie as high
 TOP = 20  # results that people look at
 USUAL, USUAL_RESULTS = 0.1, 20  # share of right ones among them, and what it is worth beside what a collection shows
 QUERY_IMAGES = 100  # that the collection's null is worth beside what a query's own scores say
-LARGEST = 1000  # images: labelled sets are no larger, and what a logistic says far beyond its data is no knowledge
-ROUNDS = 100  # more than the search for the bulk, or Newton's method, has ever needed
+LARGEST_SET = 1000  # images: labelled sets are no larger, and what a logistic says far beyond its data is no knowledge
+MOST_ROUNDS = 100  # more than the search for the bulk, or Newton's method, has ever needed
 PENALTY = 0.1  # of the logistic: keeps coefficients finite where labels can be told apart without error
 BINS = 10  # of equal width, from 0 to 1
 Z_95 = 1.959964  # of a two-sided 95 % interval
@@ -123,7 +123,7 @@ def _fit_bulk(pairs: Float64[np.ndarray, "pairs"]) -> tuple[float, float]:
     """Location and scale from the quartiles, once what stands far above them is left out."""
     lower, location = np.quantile(pairs, (0.25, 0.5))
     scale = (location - lower) / MEDIAN_TO_QUARTILE  # a fifth of matches would spoil the upper quartile
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         lower, middle, upper = np.quantile(pairs[pairs <= location + CLIP * scale], (0.25, 0.5, 0.75))
         found = (middle, (upper - lower) / (2 * MEDIAN_TO_QUARTILE))
         if found == (location, scale):
@@ -197,7 +197,7 @@ class Calibration:
     ) -> Float64[np.ndarray, "n"]:
         """That a result of such evidence shows the same thing, in a collection of so many images with this prior."""
         odds = self.intercept + self.slope * np.asarray(evidence, np.float64)
-        return sigmoid(odds + (self.size_slope * math.log(min(max(images, 1), LARGEST)) + prior))
+        return sigmoid(odds + (self.size_slope * math.log(min(max(images, 1), LARGEST_SET)) + prior))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to be written as JSON."""
@@ -267,7 +267,7 @@ def fit_calibration(
 
     With few results, slopes stay near those of `start`, a calibration of other photos.
     """
-    columns = np.column_stack([np.asarray(evidence, np.float64), np.log(np.clip(images, 1, LARGEST))])
+    columns = np.column_stack([np.asarray(evidence, np.float64), np.log(np.clip(images, 1, LARGEST_SET))])
     truth = np.asarray(labels, np.bool_)
     known = np.zeros(len(truth)) if prior is None else np.asarray(prior, np.float64)
     if columns.shape != (len(truth), 2) or known.shape != truth.shape or not np.isfinite([*columns.T, known]).all():
@@ -304,7 +304,7 @@ def fit_logistic(
         return float((np.logaddexp(0.0, odds) - labels * odds).sum() + (penalty * (at - aim) ** 2).sum() / 2)
 
     found, step = aim, 1.0
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         said = sigmoid(design @ found + known)
         slope = design.T @ (said - labels) + penalty * (found - aim)
         curve = (design.T * (said * (1 - said))) @ design + np.diag(penalty + np.finfo(np.float64).eps)

@@ -12,7 +12,7 @@ from superfeat.service.problems import Problem
 
 LARGEST_ID = 2**63 - 1
 NUMBER = r"\s*[0-9.eE+-]{1,24}\s*"
-Box = Annotated[
+BoxText = Annotated[
     str,
     Field(
         pattern=f"^{NUMBER}(,{NUMBER}){{3}}$",
@@ -25,7 +25,7 @@ QueryId = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="Of an uplo
 Nothing = SkipJsonSchema[None]  # a field that may be left out; in a form there is no null
 
 
-class Asked(BaseModel):
+class PhotoChoice(BaseModel):
     """Which photo to search with: exactly one of image, name, query (and photo where one can be sent)."""
 
     model_config = ConfigDict(extra="forbid")
@@ -33,7 +33,7 @@ class Asked(BaseModel):
     image: ImageId | Nothing = Field(None, description="The id of an indexed photo.")
     name: str | Nothing = Field(None, max_length=4096, description="The name of an indexed photo.")
     query: QueryId | Nothing = None
-    box: Box | Nothing = None
+    box: BoxText | Nothing = None
 
     def region(self) -> Region | None:
         """The box, checked."""
@@ -45,14 +45,14 @@ class Asked(BaseModel):
             raise Problem(422, "invalid", f"box: {error}") from error
 
 
-class SearchForm(Asked):
+class SearchForm(PhotoChoice):
     """A search."""
 
     photo: UploadFile | Nothing = Field(None, description="A photo to search with.")
     top: int = Field(20, ge=1, le=MOST_HITS, description="How many photos to find.")
 
 
-class ExplainQuery(Asked):
+class ExplainQuery(PhotoChoice):
     """A pair of photos."""
 
     found: ImageId = Field(description="The id of the photo that was found.")
@@ -77,7 +77,7 @@ class AddForm(BaseModel):
     replace: bool = Field(False, description="Take the place of a photo with this name.")
 
 
-class Photo(BaseModel):
+class PhotoFacts(BaseModel):
     """An indexed photo."""
 
     id: int
@@ -86,7 +86,7 @@ class Photo(BaseModel):
     thumbnail: str
 
 
-class Hit(Photo):
+class HitFacts(PhotoFacts):
     """A photo that was found."""
 
     score: float
@@ -107,17 +107,17 @@ class QueryFacts(BaseModel):
 
 class SearchAnswer(BaseModel):
     query: QueryFacts
-    hits: list[Hit]
+    hits: list[HitFacts]
     seconds: float
 
 
 class PhotoPage(BaseModel):
     images: int = Field(description="In the whole index.")
     offset: int
-    photos: list[Photo]
+    photos: list[PhotoFacts]
 
 
-class AddAnswer(Photo):
+class AddAnswer(PhotoFacts):
     outcome: str = Field(description="new, replaced or same")
     images: int
 
@@ -128,24 +128,24 @@ class DeleteAnswer(BaseModel):
     images: int
 
 
-class Spot(BaseModel):
+class PlaceFacts(BaseModel):
     centroid: tuple[float, float]
     box: tuple[float, float, float, float]
 
 
-class MatchedRegion(BaseModel):
+class RegionFacts(BaseModel):
     share: float = Field(description="Of the score.")
-    query: Spot
-    found: Spot
+    query: PlaceFacts
+    found: PlaceFacts
 
 
 class ExplainAnswer(BaseModel):
     """Where a score comes from: `regions` and `rest` add up to 1."""
 
-    found: Photo
+    found: PhotoFacts
     score: float
     shared_words: int
-    regions: list[MatchedRegion]
+    regions: list[RegionFacts]
     rest: float
     words: list[dict[str, Any]]
     pairs: list[dict[str, Any]]

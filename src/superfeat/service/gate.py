@@ -23,7 +23,7 @@ from superfeat.service.problems import Problem, as_response, busy
 logger = logging.getLogger("superfeat.service")
 PUBLIC = ("/health", "/openapi.json")  # need no token: neither holds anything of the index
 FAULT = "something went wrong here; the server's log says what"
-METHODS = {"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"}  # by name in the metrics; others together
+HTTP_METHODS = {"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"}  # by name in the metrics; others together
 SECURITY = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
@@ -70,7 +70,7 @@ class Gate:
             await as_response(Problem(500, "internal", FAULT))(scope, receive, answer)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            method = scope["method"] if scope["method"] in METHODS else "other"
+            method = scope["method"] if scope["method"] in HTTP_METHODS else "other"
             self.metrics.count(route, method, status, time.perf_counter() - began)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:

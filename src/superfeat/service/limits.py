@@ -7,7 +7,7 @@ import socket
 
 from superfeat.errors import ConfigError
 
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+SIZE_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 SHORTEST_TOKEN = 16  # letters: shorter ones can be guessed
 
 THUMBNAIL, VIEW, PICTURE = 320, 1280, 1200  # longest side, in pixels, of what is sent; width of an explanation
@@ -53,7 +53,7 @@ MOST_READERS = 256  # requests that may wait for anything but the network
 def parse_size(text: str) -> int:
     """'20MB' -> 20000000."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
-    unit = UNITS.get(match[2].upper()) if match else None
+    unit = SIZE_UNITS.get(match[2].upper()) if match else None
     size = int(float(match[1]) * unit) if match and unit else 0
     if size <= 0:
         raise ConfigError(f"'{text}' is not a size; write it like 20MB or 500KB")

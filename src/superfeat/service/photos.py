@@ -10,12 +10,13 @@ import io
 import os
 import stat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from superfeat.errors import ImageError
+from superfeat.features import Meta
 from superfeat.images import read_image, register_heif
 from superfeat.index.index import Index
 from superfeat.recent import Recent
@@ -35,7 +36,7 @@ class Known(NamedTuple):
 
     id: int
     name: str
-    meta: dict[str, Any]
+    meta: Meta
 
 
 class Rendered(NamedTuple):
@@ -45,7 +46,7 @@ class Rendered(NamedTuple):
     tag: str
 
 
-class Photos:
+class Gallery:
     """Finds the photos of an index, and draws them."""
 
     def __init__(self, index: Index) -> None:

@@ -20,7 +20,7 @@ SENTENCES = {
     404: "there is nothing at this address; /openapi.json lists what there is",
     405: "this address does not take this method; /openapi.json lists what there is",
 }
-SHOWN = 3  # wrong values that one message names
+VALUES_SHOWN = 3  # wrong values that one message names
 
 
 class Problem(HTTPException):
@@ -77,11 +77,11 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 def describe_invalid(errors: Sequence[Any]) -> str:
     """The first few wrong values, by name."""
     parts = []
-    for one in errors[:SHOWN]:
+    for one in errors[:VALUES_SHOWN]:
         names = [str(part) for part in one.get("loc", ()) if part not in ("body", "query", "path")]
         reason = str(one.get("msg", "wrong value")).removeprefix("Value error, ")
         parts.append(": ".join(filter(None, (".".join(names), reason))))
-    more = f" (and {len(errors) - SHOWN} more)" if len(errors) > SHOWN else ""
+    more = f" (and {len(errors) - VALUES_SHOWN} more)" if len(errors) > VALUES_SHOWN else ""
     return "; ".join(parts) + more
 
 

@@ -30,9 +30,9 @@ SEEN: dict[int | str, dict[str, Any]] = {
 
 
 @routes.get("")
-async def list_photos(page: Annotated[PageQuery, Query()], service: Here) -> PhotoPage:
+async def page_of_photos(page: Annotated[PageQuery, Query()], service: Here) -> PhotoPage:
     """Some of the indexed photos, in the order in which they were added."""
-    total, found = await service.reading.run(lambda: service.photos.page(page.offset, page.limit))
+    total, found = await service.reading.run(lambda: service.gallery.page(page.offset, page.limit))
     photos = [photo_facts(image, shown(name)) for image, name in found]
     return PhotoPage.model_validate({"images": total, "offset": page.offset, "photos": photos})
 
@@ -50,7 +50,7 @@ async def see_thumbnail(image: Id, request: Request, service: Here) -> Response:
 
 
 async def _send(image: int, side: int, request: Request, service: Service) -> Response:
-    rendered = await service.reading.run(functools.partial(service.photos.render, image, side))
+    rendered = await service.reading.run(functools.partial(service.gallery.render, image, side))
     headers = {"ETag": rendered.tag, "Cache-Control": "private, no-cache"}
     if rendered.tag in [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers=headers)
@@ -73,8 +73,8 @@ async def add_photo(form: Annotated[AddForm, Form(media_type="multipart/form-dat
 async def delete_photo(image: Id, service: Here) -> DeleteAnswer:
     """Takes a photo out of the index. Its file is deleted only if it was added through the service."""
     _require_writable(service)
-    known = await service.reading.run(functools.partial(service.photos.find, image))
-    await service.looking.run(lambda: service.uploads.delete(service.photos.find(image)))
+    known = await service.reading.run(functools.partial(service.gallery.find, image))
+    await service.looking.run(lambda: service.uploads.delete(service.gallery.find(image)))
     return DeleteAnswer(id=image, name=shown(known.name), images=len(service.engine.index))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Form, Path, Query, Request, Response
 
-from superfeat.engine import Found
+from superfeat.engine import FoundPhoto
 from superfeat.explain.explain import Explanation
 from superfeat.images import read_image
 from superfeat.pages.explanation import draw_explanation
@@ -48,7 +48,7 @@ def asked_facts(question: Question) -> dict[str, Any]:
     return {"query": question.query, "image": image, "name": name}
 
 
-def hit_facts(hit: Found) -> dict[str, Any]:
+def hit_facts(hit: FoundPhoto) -> dict[str, Any]:
     region = None if hit.region is None else [round(value, 4) for value in hit.region]
     facts = {"score": hit.score, "probability": hit.probability, "region": region}
     return {**photo_facts(hit.id, shown(hit.name)), **facts}
@@ -83,13 +83,13 @@ async def _explain(asked: ExplainQuery, request: Request, service: Service) -> E
     await request.body()  # there is none, but only after it the news that the client has gone can come
     box = asked.region()
     question = await service.question(asked)
-    found = await service.reading.run(functools.partial(service.photos.find, asked.found))
+    found = await service.reading.run(functools.partial(service.gallery.find, asked.found))
     work = functools.partial(service.explain, question, found, box)
     return Explained(question, found, await service.looking.run(work, gone=request.is_disconnected))
 
 
 def _draw(service: Service, explained: Explained) -> bytes:
-    sides = (service.bytes_of(explained.question), service.photos.read(explained.found))
+    sides = (service.bytes_of(explained.question), service.gallery.read(explained.found))
     query, found = (read_image(data, max_side=PICTURE, draft=True) for data in sides)
     return as_jpeg(draw_explanation(explained.explanation, query, found, width=PICTURE))
 

@@ -9,11 +9,11 @@ from superfeat.engine import Answer, Engine
 from superfeat.explain.explain import Explanation
 from superfeat.features import Features
 from superfeat.index.places import Region
-from superfeat.service.answers import Asked
+from superfeat.service.answers import PhotoChoice
 from superfeat.service.lanes import Lane
 from superfeat.service.limits import MOST_READERS, Limits
 from superfeat.service.metrics import Metrics
-from superfeat.service.photos import Known, Photos, require_photo
+from superfeat.service.photos import Gallery, Known, require_photo
 from superfeat.service.problems import Problem
 from superfeat.service.queries import Queries
 from superfeat.service.uploads import Uploads
@@ -36,7 +36,7 @@ class Service:
 
     def __init__(self, engine: Engine, limits: Limits, *, token: str | None, read_only: bool) -> None:
         self.engine, self.limits, self.token, self.read_only = engine, limits, token, read_only
-        self.photos, self.queries = Photos(engine.index), Queries(limits)
+        self.gallery, self.queries = Gallery(engine.index), Queries(limits)
         self.watch = Watch(engine.index)
         self.uploads = Uploads(engine, self.watch)
         # The network looks at one photo at a time, with all cores. Everything else has threads of its own: a search
@@ -59,7 +59,7 @@ class Service:
 
     # -- Questions
 
-    async def question(self, asked: Asked, sent: bytes | None = None) -> Question:
+    async def question(self, asked: PhotoChoice, sent: bytes | None = None) -> Question:
         """What is asked with; a Problem unless it is exactly one thing."""
         given = [value for value in (asked.image, asked.name, asked.query, sent) if value is not None]
         if len(given) != 1:
@@ -72,8 +72,8 @@ class Service:
         known = await self.reading.run(functools.partial(self._find, asked))
         return Question(known.name, known)
 
-    def _find(self, asked: Asked) -> Known:
-        return self.photos.find(asked.image) if asked.image is not None else self.photos.named(asked.name or "")
+    def _find(self, asked: PhotoChoice) -> Known:
+        return self.gallery.find(asked.image) if asked.image is not None else self.gallery.named(asked.name or "")
 
     async def search(self, question: Question, box: Region | None, top: int, request: Request) -> Answer:
         """The network alone waits in its lane; the index is searched beside it."""
@@ -101,18 +101,20 @@ class Service:
     def explain(self, question: Question, found: Known, box: Region | None) -> Explanation:
         """Needs the network for both photos, unless it has just seen them."""
         self._require_file(question)
-        self.photos.open(found).close()
+        self.gallery.open(found).close()
         return self.engine.explain(question.photo, found.name, box=box)
 
     def _require_file(self, question: Question) -> None:
         """The engine reads the file of an indexed photo by its path: here it is made sure that it is the one."""
         if question.known is not None:
-            self.photos.open(question.known).close()
+            self.gallery.open(question.known).close()
 
     def bytes_of(self, question: Question) -> bytes:
         """The photo that is asked with."""
         return (
-            question.photo if isinstance(question.photo, bytes) else self.photos.read(self.photos.named(question.photo))
+            question.photo
+            if isinstance(question.photo, bytes)
+            else self.gallery.read(self.gallery.named(question.photo))
         )
 
 

@@ -17,8 +17,8 @@ from superfeat.service.watch import Watch
 from superfeat.storage.store import explained, write_file
 
 FOLDER = "uploads"
-LONGEST, MOST_BYTES = 100, 180  # letters and bytes of a name: file systems take 255 bytes with the digest
-PLAIN = frozenset("._-+()@ ")  # besides letters and digits
+LONGEST_NAME, MOST_BYTES = 100, 180  # letters and bytes of a name: file systems take 255 bytes with the digest
+PLAIN_MARKS = frozenset("._-+()@ ")  # besides letters and digits
 OURS = re.compile(r"[0-9a-f]{16}-(.+)", re.DOTALL)
 
 
@@ -81,9 +81,11 @@ class Uploads:
 def plain_name(wanted: str) -> str:
     """A name for a file and an image: letters, digits and a few signs; no folders."""
     last = re.split(r"[/\\]", wanted)[-1]
-    letters = (letter if letter.isalnum() or letter in PLAIN else "_" for letter in unicodedata.normalize("NFC", last))
+    letters = (
+        letter if letter.isalnum() or letter in PLAIN_MARKS else "_" for letter in unicodedata.normalize("NFC", last)
+    )
     name = "".join(letters).strip(" .")
-    while len(name) > LONGEST or len(name.encode()) > MOST_BYTES:
+    while len(name) > LONGEST_NAME or len(name.encode()) > MOST_BYTES:
         stem, dot, ending = name.rpartition(".")
         name = stem[:-1] + dot + ending if dot and len(stem) > 1 and len(ending) < 10 else name[:-1]
     return name or "photo"

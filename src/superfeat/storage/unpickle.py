@@ -221,7 +221,7 @@ def _tensor(raw: bytes, dtype: Any) -> Any:
 def read_pickle(path: str | Path) -> Any:
     """The plain values of a pickle file. Refuses anything that would run code."""
     path = Path(path)
-    with _explained(path):
+    with _bad_pickles_explained(path):
         if path.stat().st_size > MAX_PICKLE_BYTES:
             raise _RefusedError(f"it is larger than {MAX_PICKLE_BYTES} bytes")
         return RestrictedUnpickler(io.BytesIO(path.read_bytes())).load()
@@ -230,7 +230,7 @@ def read_pickle(path: str | Path) -> Any:
 def read_torch(path: str | Path) -> Any:
     """The plain values and tensors of a file that torch.save wrote, in its zip form or the form before torch 1.6."""
     path = Path(path)
-    with _explained(path):
+    with _bad_pickles_explained(path):
         return _read_torch_zip(path) if zipfile.is_zipfile(path) else _read_torch_legacy(path)
 
 
@@ -291,7 +291,7 @@ def _read_torch_legacy(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _bad_pickles_explained(path: Path) -> Iterator[None]:
     """Turns whatever goes wrong into one clear error."""
     try:
         yield

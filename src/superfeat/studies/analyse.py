@@ -19,7 +19,7 @@ from superfeat.index.codebook import Codebook
 from superfeat.methods import method_of
 from superfeat.settings import as_dict, nearest_name
 from superfeat.studies import analyses, analysis
-from superfeat.studies.analysis import Analysing, Analysis, Found, Look
+from superfeat.studies.analysis import Analysing, Analysis, Finding, Look
 from superfeat.studies.kinds import FEW_IDS, KINDS, Kind
 from superfeat.weights import Network
 from superfeat.work import Work
@@ -164,7 +164,7 @@ def _end(name: str) -> str:
 # -- Attention
 
 
-def _attention(job: _Job) -> Steps[Found]:
+def _attention(job: _Job) -> Steps[Finding]:
     ids = yield from job.ids()
     rows: list[list[Picture]] = []
     photos: list[analysis.LooksOfIds] = []
@@ -175,16 +175,16 @@ def _attention(job: _Job) -> Steps[Found]:
         looks = dict(zip(map(str, ids), map(_look, one.strengths, one.regions), strict=True))
         photos.append(analysis.LooksOfIds(one.name, looks))
         yield at
-    return Found(
+    return Finding(
         "Where super-features look",
         "Each row is a photo, each column the super-feature of one ID; bright is where it looks. An ID should look for "
         "the same kind of thing in every photo, and different IDs for different things.",
         analysis.AttentionNumbers(ids, photos),
-        analysis.Photos(rows, column_titles=["photo", *(f"ID {id}" for id in ids)]),
+        analysis.PhotoRows(rows, column_titles=["photo", *(f"ID {id}" for id in ids)]),
     )
 
 
-def _attention_scales(job: _Job) -> Steps[Found]:
+def _attention_scales(job: _Job) -> Steps[Finding]:
     ids = yield from job.ids()
     scales = sorted(job.config.scales)
     rows: list[list[Picture | None]] = []
@@ -198,16 +198,16 @@ def _attention_scales(job: _Job) -> Steps[Found]:
             looks = {f"{one.scale:g}": _look(one.strength, one.region) for one in found}
             photos.append(analysis.LooksOverScales(photo.name, id, looks))
         yield at
-    return Found(
+    return Finding(
         "Where a super-feature looks at each scale",
         "Each row is one super-feature of a photo, each column a scale of the photo; bright is where it looks. Maps "
         "are enlarged to the photo, so those of small scales are smoother. A steady one looks at the same place.",
         analysis.ScaleAttentionNumbers(ids, photos),
-        analysis.Photos(rows, column_titles=["photo", *(f"{scale:g}" for scale in scales)]),
+        analysis.PhotoRows(rows, column_titles=["photo", *(f"{scale:g}" for scale in scales)]),
     )
 
 
-def _ids(job: _Job) -> Steps[Found]:
+def _ids(job: _Job) -> Steps[Finding]:
     ids = yield from job.ids()
     steps = analyses.what_ids_look_for.steps(job.network, job.photos, ids, job.asked.top, job.config, run=job.run)
     found = yield from job.measure("maps", steps)
@@ -221,23 +221,23 @@ def _ids(job: _Job) -> Steps[Found]:
         )
         for one in found
     ]
-    return Found(
+    return Finding(
         "What super-features look for",
         f"Each row is a super-feature ID, in the photos of {job.images} where it is strongest; bright is where it "
         "looks. An ID that has learned something looks at like things in a row.",
         analysis.IdNumbers(numbers),
-        analysis.Photos(rows, row_titles=[f"ID {id}" for id in ids]),
+        analysis.PhotoRows(rows, row_titles=[f"ID {id}" for id in ids]),
     )
 
 
-def _correlation(job: _Job) -> Steps[Found]:
+def _correlation(job: _Job) -> Steps[Finding]:
     steps = analyses.correlation_matrix.steps(job.network, job.photos, job.config, run=job.run)
     matrix = yield from job.measure("correlation", steps)
     first, second = np.triu_indices(len(matrix), 1)
     alike = np.argsort(-matrix[first, second], kind="stable")[:FEW_IDS]
     pairs = [(int(first[place]), int(second[place])) for place in alike]
     mean = analyses.off_diagonal_mean(matrix)
-    return Found(
+    return Finding(
         "How alike the attention maps are",
         f"The cosine between the attention maps of each two super-features of a photo, mean over {job.images} "
         f"photos; dark is unlike. Over all pairs of different ones the mean is {mean:.3f}, which the decorrelation "
@@ -250,11 +250,11 @@ def _correlation(job: _Job) -> Steps[Found]:
 # -- Features
 
 
-def _redundancy(job: _Job) -> Steps[Found]:
+def _redundancy(job: _Job) -> Steps[Finding]:
     counts = job.asked.counts
     config = dataclasses.replace(analyses.every_feature(job.config), scales=(1.0,))
     found = yield from job.measure("features", analyses.redundancy.steps(job.features(config), counts))
-    return Found(
+    return Finding(
         "How alike the features of a photo are",
         "The cosine of a feature to the K features of the same photo that are most like it: mean over all features of "
         f"{job.images} photos at scale 1. Lower is better: features that repeat each other add nothing.",
@@ -263,7 +263,7 @@ def _redundancy(job: _Job) -> Steps[Found]:
     )
 
 
-def _scales(job: _Job) -> Steps[Found]:
+def _scales(job: _Job) -> Steps[Finding]:
     scales, count = sorted(job.config.scales), job.config.features_per_image
     every = job.features(analyses.every_feature(job.config))
     found = yield from job.measure("features", analyses.scale_shares.steps(every, scales, count))
@@ -276,7 +276,7 @@ def _scales(job: _Job) -> Steps[Found]:
         Panel(title, "scale", label, [Series(job.method, scales, values.tolist())])
         for (title, label), values in parts.items()
     ]
-    return Found(
+    return Finding(
         "From which scales the features come",
         f"Of each photo the {count} strongest features are selected. Left: the share of these that come from each "
         "scale; middle: the share of each scale's features that are selected; right: how many features each scale has. "
@@ -286,13 +286,13 @@ def _scales(job: _Job) -> Steps[Found]:
     )
 
 
-def _words(job: _Job) -> Steps[Found]:
+def _words(job: _Job) -> Steps[Finding]:
     counts, book = job.asked.counts, job.asked.codebook
     assert book is not None
     config = dataclasses.replace(job.config, features_per_image=max([1, *counts]))
     steps = analyses.words_by_features.steps(job.features(config), book, counts, workers=job.workers)
     found = yield from job.measure("features", steps)
-    return Found(
+    return Finding(
         "How many words a photo needs",
         f"How many words of a codebook of {book.words} the features of a photo go to when only the strongest are kept: "
         f"mean over {job.images} photos. An index stores one code for each.",
@@ -301,7 +301,7 @@ def _words(job: _Job) -> Steps[Found]:
     )
 
 
-FINDERS: dict[str, Callable[[_Job], Steps[Found]]] = {
+FINDERS: dict[str, Callable[[_Job], Steps[Finding]]] = {
     "attention": _attention,
     "attention-scales": _attention_scales,
     "ids": _ids,

@@ -25,7 +25,7 @@ from superfeat.work import Work
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 LENGTH_FLOOR = 1e-12  # a vector of zeros stays one
-ROWS = 1024  # features compared with all others at once
+FEATURES_AT_ONCE = 1024  # features compared with all others at once
 PAPER = ExtractConfig()
 
 
@@ -161,7 +161,7 @@ def off_diagonal_mean(matrix: Float64[np.ndarray, "n n"]) -> float:
     return float((matrix.sum() - np.trace(matrix)) / max(1, n * (n - 1)))
 
 
-class Seen(NamedTuple):
+class StrongPhoto(NamedTuple):
     """A photo in which an ID is strong; `region` as in Features."""
 
     name: str
@@ -178,7 +178,7 @@ class Looks(NamedTuple):
     """
 
     id: int
-    strongest: list[Seen]
+    strongest: list[StrongPhoto]
     cosine: float
     cosine_of_all: float
 
@@ -198,12 +198,12 @@ def what_ids_look_for(
     _require_ids(network, ids)
     if top < 1:
         raise SuperfeatError(f"the {top} strongest photos are none; ask for 1 or more")
-    strongest: list[list[Seen]] = [[] for _ in ids]
+    strongest: list[list[StrongPhoto]] = [[] for _ in ids]
     sums, images = np.zeros((len(ids), network.dim)), 0
     for one in _attention(network, photos, tuple(ids), config, run):
         for row, best in enumerate(strongest):
             seen = (one.maps[row], one.regions[row], one.vectors[row])
-            best.append(Seen(one.name, float(one.strengths[row]), *(np.array(values) for values in seen)))
+            best.append(StrongPhoto(one.name, float(one.strengths[row]), *(np.array(values) for values in seen)))
             best.sort(key=lambda photo: -photo.strength)
             del best[top:]
         sums += _unit(one.vectors)
@@ -302,8 +302,8 @@ def _nearest_means(
     counts = np.minimum(counts, len(unit) - 1)
     most = int(counts.max())
     total = np.zeros(len(counts))
-    for first in range(0, len(unit), ROWS):
-        cosines = unit[first : first + ROWS] @ unit.T
+    for first in range(0, len(unit), FEATURES_AT_ONCE):
+        cosines = unit[first : first + FEATURES_AT_ONCE] @ unit.T
         rows = np.arange(len(cosines))
         cosines[rows, first + rows] = -np.inf
         nearest = np.sort(np.partition(-cosines, most - 1, axis=1)[:, :most], axis=1)

@@ -4,14 +4,15 @@ A number is rounded, and None where there is none: JSON knows no NaN.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from superfeat.figures import Panel, Picture
 from superfeat.images import Skipped
+from superfeat.settings import Values
 
 
 class Analysing(NamedTuple):
@@ -180,7 +181,7 @@ class Matrix:
 
 
 @dataclasses.dataclass(frozen=True)
-class Photos:
+class PhotoRows:
     """Rows of photos; None leaves a place empty."""
 
     rows: Sequence[Sequence[Picture | None]]
@@ -188,11 +189,11 @@ class Photos:
     column_titles: Sequence[str] = ()
 
 
-Figure = Curves | Bars | Matrix | Photos
+Figure = Curves | Bars | Matrix | PhotoRows
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Finding:
     """What a kind of analysis found, in words, numbers and a figure."""
 
     title: str
@@ -206,8 +207,8 @@ class Analysis:
     """What was found in so many `images`, by which `network`, with which settings; and the photos that were skipped."""
 
     kind: str
-    found: Found
+    found: Finding
     images: int
-    network: Mapping[str, Any]  # its digest and its configuration
-    extract: Mapping[str, Any]  # the settings, but for those that the kind decides itself
+    network: Values  # its digest and its configuration
+    extract: Values  # the settings, but for those that the kind decides itself
     skipped: Sequence[Skipped]

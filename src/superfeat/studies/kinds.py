@@ -4,7 +4,7 @@ import dataclasses
 
 FEW_PHOTOS, FEW_IDS = 3, 5  # in a picture of the paper
 NEAREST = (1, 2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512)  # the paper's K
-KEPT = (50, 100, 200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800, 2000)
+KEPT_FEATURES = (50, 100, 200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800, 2000)
 ALL_SCALES = frozenset({"features_per_image", "attention"})
 SCALE_1 = ALL_SCALES | {"scales"}
 
@@ -32,5 +32,5 @@ KINDS = {
     "correlation": Kind(SCALE_1),
     "redundancy": Kind(SCALE_1, counts=NEAREST),
     "scales": Kind(frozenset({"attention"})),
-    "words": Kind(ALL_SCALES, counts=KEPT, codebook=True),
+    "words": Kind(ALL_SCALES, counts=KEPT_FEATURES, codebook=True),
 }

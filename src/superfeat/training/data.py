@@ -18,7 +18,7 @@ from superfeat.errors import ConfigError, DatasetError, ImageError
 from superfeat.images import Photo, Skipped, read_image
 from superfeat.threads import in_order
 
-SHOWN = 3
+UNREADABLE_SHOWN = 3
 CHECK_SIDE = 64  # a JPEG decoded at an eighth still shows whether it is whole
 
 
@@ -33,7 +33,7 @@ class Sources:
     validation_images: tuple[Path, ...] = ()  # what the paths in those .json are below: one for all, or one for each
 
 
-def draw(config: DataConfig, folder: Path) -> Iterator[int]:
+def draw_landmarks(config: DataConfig, folder: Path) -> Iterator[int]:
     """Draws the landmarks of a recipe into a folder; what is there is not drawn again."""
     for done, _ in enumerate(draw_folder(folder, things=config.things, views=config.views, max_side=config.side), 1):
         yield done
@@ -144,8 +144,8 @@ def without_photos(training_set: TrainingSet, names: set[str]) -> TrainingSet:
 def require_readable(bad: Sequence[Skipped]) -> None:
     """DatasetError, naming the first few, if any photo cannot be read."""
     if bad:
-        first = "; ".join(f"{photo.name}: {photo.reason}" for photo in bad[:SHOWN])
-        more = ", …" if len(bad) > SHOWN else ""
+        first = "; ".join(f"{photo.name}: {photo.reason}" for photo in bad[:UNREADABLE_SHOWN])
+        more = ", …" if len(bad) > UNREADABLE_SHOWN else ""
         raise DatasetError(
             f"{len(bad)} photos cannot be read ({first}{more}): remove or repair them, or have them skipped",
             arguments=["skip_unreadable"],

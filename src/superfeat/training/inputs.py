@@ -2,9 +2,9 @@
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from superfeat.threads import in_order
 from superfeat.training.views import make_view
 
 
-class Look(NamedTuple):
+class Showing(NamedTuple):
     """How an image is to be shown: flipped left to right, within this longest side, as a view made by this seed."""
 
     flip: bool = False
@@ -27,14 +27,14 @@ class Look(NamedTuple):
     view: tuple[int, ...] | None = None
 
 
-AS_IT_IS = Look()
+AS_IT_IS = Showing()
 
 
 @runtime_checkable
 class Inputs(Protocol):
     """The input of an image by its number."""
 
-    def __call__(self, number: int, look: Look = AS_IT_IS) -> Float[Tensor, "channels height width"]: ...
+    def __call__(self, number: int, showing: Showing = AS_IT_IS) -> Float[Tensor, "channels height width"]: ...
 
 
 class PhotoInputs:
@@ -43,20 +43,20 @@ class PhotoInputs:
     def __init__(self, photos: Sequence[Photo], max_side: int, normalisation: Normalisation) -> None:
         self.photos, self.max_side, self.normalisation = photos, max_side, normalisation
 
-    def __call__(self, number: int, look: Look = AS_IT_IS) -> Float[Tensor, "3 height width"]:
+    def __call__(self, number: int, showing: Showing = AS_IT_IS) -> Float[Tensor, "3 height width"]:
         photo = self.photos[number]
-        side = look.side or self.max_side
+        side = showing.side or self.max_side
         try:
             # A view shows a part, larger: it is made from more pixels, and limited afterwards.
-            pixels = read_image(photo.path, max_side=side if look.view is None else 2 * side, box=photo.box)
+            pixels = read_image(photo.path, max_side=side if showing.view is None else 2 * side, box=photo.box)
         except ImageError as error:
             raise DatasetError(
                 f"{photo.name} cannot be read ({error}): repair it and resume the run, or leave it out",
                 arguments=["resume"],
             ) from error
-        if look.view is not None:
-            pixels = limit(make_view(pixels, np.random.default_rng(look.view)), side)
-        return torch.from_numpy(normalise(pixels[:, ::-1] if look.flip else pixels, *self.normalisation))
+        if showing.view is not None:
+            pixels = limit(make_view(pixels, np.random.default_rng(showing.view)), side)
+        return torch.from_numpy(normalise(pixels[:, ::-1] if showing.flip else pixels, *self.normalisation))
 
 
 class MapInputs:
@@ -77,15 +77,15 @@ class MapInputs:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def __call__(self, number: int, look: Look = AS_IT_IS) -> Float[Tensor, "channels height width"]:
+    def __call__(self, number: int, showing: Showing = AS_IT_IS) -> Float[Tensor, "channels height width"]:
         size, end = self.sizes[number], self.ends[number]
         values = self.values[end - size.prod() : end].reshape(size).astype(np.float32)
-        return torch.from_numpy(values[..., ::-1].copy() if look.flip else values)
+        return torch.from_numpy(values[..., ::-1].copy() if showing.flip else values)
 
 
 def store_maps(
     folder: Path,
-    facts: dict[str, Any],
+    facts: Mapping[str, int],
     trunk: Callable[[Tensor], Tensor],
     read: Callable[[int], Tensor],
     count: int,

@@ -8,7 +8,7 @@ from jaxtyping import Float32, Int64
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError
 
-BLOCK = 256  # queries compared at once
+MINED_AT_ONCE = 256  # queries compared at once
 
 
 def hardest_negatives(
@@ -22,9 +22,9 @@ def hardest_negatives(
     thing, and at most one of each other thing. Equally near ones in the order of the pool."""
     chosen = np.empty((len(queries), count), np.int64)
     wide = pool.T.astype(np.float64)
-    for begin in range(0, len(queries), BLOCK):
+    for begin in range(0, len(queries), MINED_AT_ONCE):
         # In float64, then rounded: equal images are equally near, whatever order a product is summed in.
-        similarity = (queries[begin : begin + BLOCK].astype(np.float64) @ wide).astype(np.float32)
+        similarity = (queries[begin : begin + MINED_AT_ONCE].astype(np.float64) @ wide).astype(np.float32)
         for row, order in enumerate(np.argsort(-similarity, axis=1, kind="stable"), begin):
             chosen[row] = _one_per_thing(order, pool_things[order], int(query_things[row]), count)
     return chosen

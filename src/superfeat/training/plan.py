@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -30,9 +30,33 @@ FLOAT_BYTES = 4
 COPIES = 6  # parameters and two moments in the checkpoint, the best and the last network, and one being written
 
 
+class TrainingPlan(TypedDict):
+    """What a run would do and need."""
+
+    images: int
+    things: int
+    pairs: int
+    notes: list[str]
+    start: str
+    pretraining_epochs: int
+    parameters_trained: int
+    epochs: int
+    steps_per_epoch: int
+    tuples_per_epoch: int
+    images_per_tuple: int
+    mining_pool: int
+    validation: Any  # name, images, queries and times of one set, a list of these for several, None for none
+    seconds_per_tuple_and_core: float
+    hours_without_validation: float
+    memory_gb: float
+    disk_gb: float
+    ratio_test: str
+    hinge: str
+
+
 def plan_training(
     recipe: Recipe, training_set: TrainingSet, validation: RetrievalSet | Sequence[RetrievalSet] | None, workers: int
-) -> dict[str, Any]:
+) -> TrainingPlan:
     """Counts, and what one tuple measured here makes of them. Changes nothing on disk."""
     require_trainable(recipe, training_set)
     recipe, given = fit_recipe(recipe)

@@ -11,7 +11,7 @@ import queue
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +30,9 @@ from superfeat.nets.losses import attention_correlation
 from superfeat.nets.trunk import Normalisation
 from superfeat.settings import as_dict
 from superfeat.threads import in_order
-from superfeat.training.inputs import Look, MapInputs, one_thread, store_maps, torch_threads
+from superfeat.training.inputs import MapInputs, Showing, one_thread, store_maps, torch_threads
 from superfeat.training.ranks import Ranks
+from superfeat.training.records import LogFacts, PretrainingFacts
 from superfeat.training.run import (
     CHECKPOINT_SECONDS,
     Event,
@@ -167,7 +168,7 @@ def pretrain(
         raise DatasetError("HOW has no LIT to pretrain; choose a recipe of FIRe")
     if len(np.unique(training_set.things)) < 2:
         raise DatasetError("classification needs two classes or more: one sub-folder of photos for each")
-    facts = {
+    facts: PretrainingFacts = {
         "pretraining": as_dict(recipe.pretraining),
         "network": as_dict(recipe.network),
         "weights": None if given is None else given.digest,
@@ -292,7 +293,7 @@ class Pretrainer:
             if random is None:
                 return self.maps(self.config.crops * len(self.split.train) + number)
             crop = int(random.integers(self.config.crops))
-            return self.maps(crop * len(self.split.train) + number, Look(flip=bool(random.random() < 0.5)))
+            return self.maps(crop * len(self.split.train) + number, Showing(flip=bool(random.random() < 0.5)))
 
         return torch.stack([read(number) for number in numbers.tolist()]).to(self.device)
 
@@ -312,7 +313,7 @@ class Pretrainer:
                 self._save()
             yield Event("step", self.position.step, steps, record)
 
-    def _step(self, chosen: Int64[np.ndarray, "batch"]) -> dict[str, float]:
+    def _step(self, chosen: Int64[np.ndarray, "batch"]) -> LogFacts:
         """One step: the batch in chunks, each one task on one thread, so that the result depends on no number of them.
 
         A chunk is normalised by its own statistics, as on several GPUs; the running ones take the mean over the chunks.
@@ -344,9 +345,8 @@ class Pretrainer:
         for parameter, gradient_ in zip(parameters, total, strict=True):
             parameter.grad = gradient_.to(parameter.dtype)
         self.optimiser.step()
-        return dict(
-            zip(("loss", "accuracy", "correlation"), (round(value, 6) for value in measures.tolist()), strict=True)
-        )
+        loss, accuracy, correlation = (round(value, 6) for value in measures.tolist())
+        return {"loss": loss, "accuracy": accuracy, "correlation": correlation}
 
     def _differentiate(
         self, model: Classifier, chosen: Int64[np.ndarray, "chunk"], number: int, batch: int
@@ -377,7 +377,7 @@ class Pretrainer:
         return Event("epoch", self.position.epoch, self.config.epochs, facts)
 
     @torch.no_grad()
-    def _accuracy(self) -> dict[str, float]:
+    def _accuracy(self) -> LogFacts:
         """Top-1 and top-5 in percent on the held-out images (of the training images, if none are held out: 0)."""
         self.model.eval()
         top = np.zeros(2)
@@ -391,5 +391,5 @@ class Pretrainer:
         return {"top1": round(float(top1), 2), "top5": round(float(top5), 2), "held_out": len(self.split.test)}
 
     def _snapshot(self) -> Network:
-        provenance: dict[str, Any] = {**self.start.provenance, "pretraining": f"{self.position.epoch} epochs"}
+        provenance = {**self.start.provenance, "pretraining": f"{self.position.epoch} epochs"}
         return Network(self.model.network, dataclasses.replace(self.start.config, whitened_dim=None), provenance)

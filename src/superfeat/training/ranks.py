@@ -37,7 +37,7 @@ class Ranks:
         if self.count == 1 or not tensors:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
-        with _explained():
+        with _lost_processes_explained():
             torch.distributed.all_reduce(flat)
         for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
@@ -60,7 +60,7 @@ def join_ranks() -> Iterator[Ranks]:
     if count == 1:
         yield Ranks()
         return
-    with _explained():
+    with _lost_processes_explained():
         torch.distributed.init_process_group("gloo", timeout=TIMEOUT)
     try:
         yield Ranks(torch.distributed.get_rank(), count)
@@ -69,7 +69,7 @@ def join_ranks() -> Iterator[Ranks]:
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def _lost_processes_explained() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError) as error:

@@ -27,11 +27,14 @@ from superfeat.storage.store import (
     writer_lock,
 )
 from superfeat.training.ranks import Ranks
+from superfeat.training.records import LogFacts, LogLine, PretrainingFacts, TrainingFacts
 from superfeat.weights import Network, save_network
+from superfeat.weights.network import Provenance
 
 FORMAT = "superfeat-run"
 VERSION = 1
 CHECKPOINT_SECONDS = 300.0
+NO_FACTS: LogFacts = {}
 
 
 class Event(NamedTuple):
@@ -40,7 +43,7 @@ class Event(NamedTuple):
     stage: str  # pretraining, start, maps, mining, step, epoch, validating, validation, stopped, end
     done: int
     total: int
-    facts: Mapping[str, Any] = {}
+    facts: LogFacts = NO_FACTS
 
 
 @dataclasses.dataclass
@@ -55,7 +58,7 @@ class Position:
     best_epoch: int | None = None
     mining_seconds: float = 0.0
     log_bytes: int = 0
-    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the network that the run began with
+    provenance: Provenance = dataclasses.field(default_factory=dict)  # of the network that the run began with
 
 
 class RunFolder:
@@ -69,7 +72,7 @@ class RunFolder:
         self._tensorboard: Any = None
 
     @contextlib.contextmanager
-    def writing(self, facts: Mapping[str, Any], resume: bool, ranks: Ranks) -> Iterator[None]:
+    def writing(self, facts: TrainingFacts | PretrainingFacts, resume: bool, ranks: Ranks) -> Iterator[None]:
         """Holds the folder; the first rank makes it, or checks that the run in it is the one that `facts` describe."""
         if not ranks.first:
             ranks.wait()
@@ -85,8 +88,8 @@ class RunFolder:
                 if self._tensorboard:
                     self._tensorboard.close()
 
-    def _open(self, facts: Mapping[str, Any], resume: bool) -> None:
-        facts = as_json({"format": FORMAT, "version": VERSION, **facts})
+    def _open(self, run: TrainingFacts | PretrainingFacts, resume: bool) -> None:
+        facts = as_json({"format": FORMAT, "version": VERSION, **run})
         if self.path.exists() and not self.path.is_dir():
             raise StoreError(f"{self.path} is a file; choose a new folder for the run")
         if self.settings_file.is_file():
@@ -147,26 +150,26 @@ class RunFolder:
             if self.log_file.exists() and self.log_file.stat().st_size > size:
                 os.truncate(self.log_file, size)
 
-    def log(self, record: Mapping[str, Any]) -> None:
+    def log(self, record: LogLine) -> None:
         """Adds a line to log.jsonl, and to TensorBoard's files where it is installed."""
         with explained(self.log_file), self.log_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         self._log_tensorboard(record)
 
-    def _log_tensorboard(self, record: Mapping[str, Any]) -> None:
+    def _log_tensorboard(self, record: LogLine) -> None:
         if self._tensorboard is None:
             self._tensorboard = _tensorboard_writer(self.path / "tensorboard")
         if self._tensorboard:
             told = {name: value for name, value in record.items() if name not in ("step", "epoch")}
             for name, value in _scalars(told, record["event"]):
-                self._tensorboard.add_scalar(name, value, record.get("step", 0))
+                self._tensorboard.add_scalar(name, value, record["step"])
 
     def save_network(self, network: Network, name: str) -> None:
         """Replaces RUN/`name`, a network folder."""
         save_network(network, self.path / name, overwrite=True)
 
 
-def _scalars(record: Mapping[str, Any], where: str) -> Iterator[tuple[str, float]]:
+def _scalars(record: Mapping[str, object], where: str) -> Iterator[tuple[str, float]]:
     """The numbers of a record, by their paths: of groups of numbers too."""
     for name, value in record.items():
         if isinstance(value, Mapping):

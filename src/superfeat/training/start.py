@@ -18,7 +18,7 @@ from superfeat.training.whiten import fit_whitening
 from superfeat.weights import Network, build_module, load_network
 
 NEW = "new"  # the name of no weights
-CALIBRATION_BATCHES, CALIBRATION_BATCH = 4, 16
+NORM_BATCHES, NORM_BATCH = 4, 16
 
 
 def fit_recipe(recipe: Recipe) -> tuple[Recipe, Network | None]:
@@ -76,14 +76,14 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
 
 
 def prepare_start(recipe: Recipe, given: Network | None, photos: Sequence[Photo], workers: int) -> Network:
-    """The network to begin with: calibrated if it is new, whitened if it was not."""
+    """The network to begin with: its batch-norms settled if it is new, whitened if it was not."""
     start = build_start(recipe, given)
     training = recipe.training
     order = np.random.default_rng((training.seed, 1)).permutation(len(photos))
     shuffled = [photos[number] for number in order]
     if given is None:
         inputs = PhotoInputs(shuffled, training.max_side, start.normalisation)
-        calibrate(start.module.trunk, inputs, training.max_side)
+        settle_batch_norms(start.module.trunk, inputs, training.max_side)
     if start.config.whitened_dim is None:
         assert recipe.network.whitened_dim is not None
         start = fit_whitening(
@@ -98,15 +98,15 @@ def prepare_start(recipe: Recipe, given: Network | None, photos: Sequence[Photo]
 
 
 @torch.no_grad()
-def calibrate(trunk: Any, inputs: PhotoInputs, side: int) -> None:
+def settle_batch_norms(trunk: Any, inputs: PhotoInputs, side: int) -> None:
     """Batch-norm statistics of a new trunk, from photos scaled to squares; training keeps them frozen."""
     norms = [module for module in trunk.modules() if isinstance(module, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # the plain mean over all batches
     trunk.train()
-    for batch in range(CALIBRATION_BATCHES):
-        numbers = [n % len(inputs.photos) for n in range(batch * CALIBRATION_BATCH, (batch + 1) * CALIBRATION_BATCH)]
+    for batch in range(NORM_BATCHES):
+        numbers = [n % len(inputs.photos) for n in range(batch * NORM_BATCH, (batch + 1) * NORM_BATCH)]
         squares = [nn.functional.interpolate(inputs(n).unsqueeze(0), (side, side), mode="bilinear") for n in numbers]
         trunk(torch.cat(squares))
     trunk.eval()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from superfeat.config import LossConfig, TrainingConfig
 from superfeat.threads import in_order
-from superfeat.training.inputs import Inputs, Look, one_thread
+from superfeat.training.inputs import Inputs, Showing, one_thread
 from superfeat.training.objective import (
     MEASURES,
     Describe,
@@ -25,7 +25,7 @@ from superfeat.training.objective import (
 )
 from superfeat.training.ranks import Ranks
 
-LOOKS = 4  # what a random generator is for; the trainer has 1 to 3
+SHOWINGS = 4  # what a random generator is for; the trainer has 1 to 3
 
 
 class StepGradient(NamedTuple):
@@ -36,25 +36,27 @@ class StepGradient(NamedTuple):
     reading: float
 
 
-def draw_looks(
+def draw_showings(
     tuples: Int64[np.ndarray, "tuples images"], config: TrainingConfig, epoch: int, step: int
-) -> list[list[Look]]:
+) -> list[list[Showing]]:
     """How each image of a step is shown, by the seed, the epoch and the step alone.
 
     Where the negatives are those of the pool, each image is flipped by itself, as the paper has it; pairs that are
     each other's negatives are flipped together. The positive of a pair of one photo is a view made of it.
     """
-    random = np.random.default_rng((config.seed, LOOKS, epoch, step))
+    random = np.random.default_rng((config.seed, SHOWINGS, epoch, step))
     side = None if config.least_side is None else int(random.integers(config.least_side, config.max_side + 1))
     flips = random.random(tuples.shape) < config.flip
     if config.negatives_from == "step":
         flips = np.repeat(flips[:, :1], tuples.shape[1], axis=1)
-    looks = []
+    showings = []
     for row, (images, flipped) in enumerate(zip(tuples.tolist(), flips.tolist(), strict=True)):
-        seed = (config.seed, LOOKS, epoch, step, row)
+        seed = (config.seed, SHOWINGS, epoch, step, row)
         made = images[0] == images[1]
-        looks.append([Look(flip, side, seed if made and slot == 1 else None) for slot, flip in enumerate(flipped)])
-    return looks
+        showings.append(
+            [Showing(flip, side, seed if made and slot == 1 else None) for slot, flip in enumerate(flipped)]
+        )
+    return showings
 
 
 class Stepper:
@@ -83,7 +85,7 @@ class Stepper:
         return [torch.zeros_like(parameter, dtype=torch.float64) for parameter in self.parameters]
 
     def each_alone(
-        self, tuples: Int64[np.ndarray, "tuples images"], looks: Sequence[Sequence[Look]], width: int
+        self, tuples: Int64[np.ndarray, "tuples images"], showings: Sequence[Sequence[Showing]], width: int
     ) -> StepGradient:
         """Tuples with negatives of their own: each is one task."""
         own = self.ranks.share(len(tuples))
@@ -92,7 +94,10 @@ class Stepper:
 
         def work(number: int) -> TupleResult:
             began = time.monotonic()
-            images = [self.inputs(int(image), look) for image, look in zip(tuples[number], looks[number], strict=True)]
+            images = [
+                self.inputs(int(image), showing)
+                for image, showing in zip(tuples[number], showings[number], strict=True)
+            ]
             reading[number] = time.monotonic() - began
             images = [image.to(self.device) for image in images]
             return differentiate(self.describe, images, self.parameters, self.losses, self.recompute)
@@ -106,7 +111,7 @@ class Stepper:
     def shared_negatives(
         self,
         pairs: Int64[np.ndarray, "pairs 2"],
-        looks: Sequence[Sequence[Look]],
+        showings: Sequence[Sequence[Showing]],
         things: Int64[np.ndarray, "pairs"],
         width: int,
     ) -> StepGradient:
@@ -115,14 +120,14 @@ class Stepper:
         Ranks exchange what images need of each other, and each goes back through its own images only. `recompute` goes
         forth without any graph, and once more on the way back.
         """
-        numbers, all_looks = pairs.ravel(), [look for row in looks for look in row]
+        numbers, all_showings = pairs.ravel(), [showing for row in showings for showing in row]
         own = self.ranks.share(len(numbers))
         reading = np.zeros(len(numbers))
         seen: dict[int, Tensor] = {}
 
         def forth(number: int) -> OneImage:
             began = time.monotonic()
-            image = self.inputs(int(numbers[number]), all_looks[number])
+            image = self.inputs(int(numbers[number]), all_showings[number])
             reading[number] = time.monotonic() - began
             image = image.to(self.device)
             if self.recompute:

@@ -6,7 +6,6 @@ the number of workers, nor that of processes, nor an interruption changes what i
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from superfeat.config import Recipe
 from superfeat.datasets.retrieval_set import RetrievalSet
@@ -17,6 +16,7 @@ from superfeat.training.data import one_or_all, require_trainable, validation_se
 from superfeat.training.inputs import torch_threads
 from superfeat.training.pretrain import pretrain
 from superfeat.training.ranks import join_ranks
+from superfeat.training.records import TrainingFacts
 from superfeat.training.run import CHECKPOINT_SECONDS, Event, RunFolder
 from superfeat.training.start import fit_recipe
 from superfeat.training.trainer import Trainer
@@ -67,7 +67,7 @@ def train(
 
 def _facts(
     recipe: Recipe, training_set: TrainingSet, tests: Sequence[RetrievalSet], given: Network | None
-) -> dict[str, Any]:
+) -> TrainingFacts:
     """What a run must agree on to be resumed."""
     tested = [[test.name, len(test.photos), len(test.queries)] for test in tests]
     return {

@@ -4,7 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from superfeat.nets.fire import Fire
 from superfeat.nets.local import pool
 from superfeat.nets.training import for_training, freeze_stages
 from superfeat.threads import in_order
-from superfeat.training.inputs import Inputs, Look, MapInputs, PhotoInputs, one_thread, store_maps
+from superfeat.training.inputs import Inputs, MapInputs, PhotoInputs, Showing, one_thread, store_maps
 from superfeat.training.mining import (
     as_tuples,
     draw_pool,
@@ -30,6 +30,7 @@ from superfeat.training.mining import (
 )
 from superfeat.training.objective import MEASURES, Describe
 from superfeat.training.ranks import Ranks
+from superfeat.training.records import LogFacts, LogLine
 from superfeat.training.run import (
     CHECKPOINT_SECONDS,
     Event,
@@ -39,7 +40,7 @@ from superfeat.training.run import (
     restore_optimiser,
 )
 from superfeat.training.start import prepare_start
-from superfeat.training.steps import Stepper, draw_looks
+from superfeat.training.steps import Stepper, draw_showings
 from superfeat.training.validation import Score, decisive, facts_of, validate
 from superfeat.weights import Network, build_module
 
@@ -196,11 +197,11 @@ class Trainer:
         mine = list(self.ranks.share(len(needed)))
         describe = _for_mining(self.network, self.config.parts == "lit", self.device)
 
-        look = Look(side=config.least_side)
+        showing = Showing(side=config.least_side)
 
         def vector(row: int) -> Float32[np.ndarray, " dim"]:
             with torch.inference_mode():
-                image = self.inputs(int(needed[row]), look).unsqueeze(0).to(self.device)
+                image = self.inputs(int(needed[row]), showing).unsqueeze(0).to(self.device)
                 return pool([describe(image)])[0].cpu().numpy()
 
         for done, (row, value) in enumerate(zip(mine, in_order(vector, mine, self.workers, one_thread), strict=True)):
@@ -244,15 +245,15 @@ class Trainer:
                 self._save()
             yield Event("step", self.position.step, steps, record)
 
-    def _step(self, tuples: Int64[np.ndarray, "tuples images"]) -> dict[str, Any]:
+    def _step(self, tuples: Int64[np.ndarray, "tuples images"]) -> LogFacts:
         """One step of the optimiser: the gradient is the sum over the tuples."""
         began = time.monotonic()
-        looks = draw_looks(tuples, self.config, self.position.epoch, self.position.step)
+        showings = draw_showings(tuples, self.config, self.position.epoch, self.position.step)
         if self.config.negatives_from == "step":
             things = self.training_set.things[tuples[:, 0]]
-            total, measures, reading = self.stepper.shared_negatives(tuples, looks, things, len(self.totals))
+            total, measures, reading = self.stepper.shared_negatives(tuples, showings, things, len(self.totals))
         else:
-            total, measures, reading = self.stepper.each_alone(tuples, looks, len(self.totals))
+            total, measures, reading = self.stepper.each_alone(tuples, showings, len(self.totals))
         computed = time.monotonic()
         self.ranks.sum([*total, measures])
         exchanged = time.monotonic()
@@ -284,7 +285,7 @@ class Trainer:
         if len(ids):
             per_id = {"mean": float(ids.mean()), "std": float(ids.std(correction=0)), "min": float(ids.min())}
             record["matches_per_id"] = {name: round(value, 3) for name, value in per_id.items()}
-        record |= {"tuples": len(self.tuples), "mining_seconds": self.position.mining_seconds}
+        record["tuples"], record["mining_seconds"] = len(self.tuples), self.position.mining_seconds
         self._log({"event": "epoch", "step": self.position.steps, "epoch": self.position.epoch, **record})
         self.position.epoch += 1
         self.position.step = 0
@@ -343,7 +344,7 @@ class Trainer:
         }
         return Network(module, self.recipe.network, provenance)
 
-    def _log(self, record: dict[str, Any]) -> None:
+    def _log(self, record: LogLine) -> None:
         if self.ranks.first:
             self.folder.log(record)
 
@@ -357,13 +358,13 @@ def learning_rate(config: TrainingConfig, epoch: int, step: int, steps: int) -> 
     return rising * config.learning_rate * config.decay**epoch
 
 
-def summary(measures: Tensor) -> dict[str, Any]:
+def summary(measures: Tensor) -> LogFacts:
     """Means per tuple, and the share of matches that are with the positive, with and without the ID rule (Figure 3)."""
     values = dict(zip(MEASURES, measures[: len(MEASURES)].tolist(), strict=True))
     for rule in ("", "_any_id"):
         matches, others = values[f"matches{rule}"], values[f"negative_matches{rule}"]
         values[f"match_ratio{rule}"] = matches / (matches + others) if matches + others else 0.0
-    return {name: round(value, 6) for name, value in values.items()}
+    return cast(LogFacts, {name: round(value, 6) for name, value in values.items()})
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -5,7 +5,6 @@ import math
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,12 +12,13 @@ from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, Validat
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.evaluation.judge import grades_of, lists_of
 from superfeat.evaluation.metrics import average_precision, mean_average_precision
-from superfeat.evaluation.searching import Names, add_images, own_names, renamed, search_set
+from superfeat.evaluation.searching import SetNames, add_images, own_names, renamed, search_set
 from superfeat.extraction.extract import extract
 from superfeat.features import Features
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, train_codebook, words_for
 from superfeat.index.index import Index
+from superfeat.training.records import LogFacts, SetFigures
 from superfeat.weights import Network
 
 
@@ -65,24 +65,32 @@ def decisive(scores: Sequence[Score]) -> float:
     return math.fsum(one.map if one.hard is None else one.hard for one in scores) / len(scores)
 
 
-def facts_of(tests: Sequence[RetrievalSet], scores: Sequence[Score]) -> dict[str, Any]:
+def facts_of(tests: Sequence[RetrievalSet], scores: Sequence[Score]) -> LogFacts:
     """What the log keeps: the figures of one set; of several what decides, sums, and the figures of each by name."""
     images = [one.images for one in scores]
     words = scores[0].words_per_image
     if len(scores) > 1:
         words = round(float(np.average([one.words_per_image for one in scores], weights=images)), 1)
-    facts = {"map": round(decisive(scores), 3), "queries": sum(one.queries for one in scores), "images": sum(images)}
-    facts["words_per_image"] = words
-    if len(scores) == 1:
-        return facts
-    return {**facts, "sets": {test.name: _figures(one) for test, one in zip(tests, scores, strict=True)}}
+    facts: LogFacts = {
+        "map": round(decisive(scores), 3),
+        "queries": sum(one.queries for one in scores),
+        "images": sum(images),
+        "words_per_image": words,
+    }
+    if len(scores) > 1:
+        facts["sets"] = {test.name: _figures(one) for test, one in zip(tests, scores, strict=True)}
+    return facts
 
 
-def _figures(score: Score) -> dict[str, Any]:
+def _figures(score: Score) -> SetFigures:
     """Of one set among several."""
-    hard = {} if score.hard is None else {"map_hard": round(score.hard, 3)}
-    rest = {"queries": score.queries, "images": score.images, "words_per_image": score.words_per_image}
-    return {"map": round(score.map, 3), **hard, **rest}
+    plain: SetFigures = {
+        "map": round(score.map, 3),
+        "queries": score.queries,
+        "images": score.images,
+        "words_per_image": score.words_per_image,
+    }
+    return plain if score.hard is None else {"map": plain["map"], "map_hard": round(score.hard, 3), **plain}
 
 
 def _search(
@@ -108,7 +116,7 @@ def _learn_codebook(samples: list[np.ndarray], config: CodebookConfig, work: Pat
 
 
 def _keep_queries(
-    images: Iterable[Features], names: Names, asked: dict[str, Features]
+    images: Iterable[Features], names: SetNames, asked: dict[str, Features]
 ) -> Iterator[tuple[str, Features]]:
     """Passes database images on to the index, and keeps the features of those that are queries too."""
     wanted = set(names.queries)
@@ -118,7 +126,7 @@ def _keep_queries(
         yield features.name, features
 
 
-def _score(index: Index, test: RetrievalSet, names: Names, asked: dict[str, Features], workers: int | None) -> Score:
+def _score(index: Index, test: RetrievalSet, names: SetNames, asked: dict[str, Features], workers: int | None) -> Score:
     answers = search_set(index, names.database, (asked[name] for name in names.queries), workers)
     precisions: dict[str, list[float]] = {grade: [] for grade in ("all", "hard")}
     for query, found in zip(test.queries, answers, strict=True):
@@ -127,4 +135,4 @@ def _score(index: Index, test: RetrievalSet, names: Names, asked: dict[str, Feat
                 values.append(average_precision(found.numbers, *lists_of(query, grade)))
     found_all, found_hard = (100 * mean_average_precision(values) for values in precisions.values())
     hard = found_hard if "hard" in grades_of(test) and not math.isnan(found_hard) else None
-    return Score(found_all, len(precisions["all"]), len(index), index.info()["words_per_image"], hard)
+    return Score(found_all, len(precisions["all"]), len(index), index.info().words_per_image, hard)

@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
@@ -11,15 +10,16 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from superfeat.config import DEFAULT_WEIGHTS
-from superfeat.errors import SuperfeatError, WeightsError
+from superfeat.errors import StoreError, SuperfeatError, WeightsError
 from superfeat.settings import as_dict
+from superfeat.storage.records import as_record
 from superfeat.storage.store import write_folder
 from superfeat.storage.unpickle import read_torch
 from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
-from superfeat.weights.named import NAMED, SHIPPED, cached_path, shipped_names
-from superfeat.weights.network import Network, build_module, digest_of, network_config
+from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cached_path, shipped_names
+from superfeat.weights.network import Network, NetworkFacts, build_module, digest_of, network_config
 
 FORMAT = "superfeat-network"
 VERSION = 1
@@ -56,7 +56,7 @@ def find_weights(source: str | Path) -> Path:
     if path.exists():
         return path
     if name in shipped_names():
-        return SHIPPED / name
+        return SHIPPED_FOLDER / name
     if name in NAMED:
         return cached_path(name)
     names = ", ".join([*shipped_names(), *NAMED])
@@ -85,21 +85,21 @@ def _adopt(foreign: Foreign, path: Path) -> Network:
 
 def _load_ours(folder: Path) -> Network:
     facts = read_config(folder)
-    config = network_config(facts.get("network"), folder)
+    config = network_config(facts["network"], folder)
     state = _read_safetensors(folder / "model.safetensors")
     expected = build_module(config).state_dict()
     plain = Foreign(state, config, lambda name: name, NOTHING_SPARE, "superfeat network")
     module = build_module(config)
     module.load_state_dict(fit(plain, expected, str(folder)))
-    network = Network(module, config, facts.get("provenance", {}))
-    if network.digest != facts.get("digest"):
+    network = Network(module, config, facts["provenance"])
+    if network.digest != facts["digest"]:
         raise WeightsError(
             f"{folder} is damaged: its parameters are not those that were saved; copy or convert it again"
         )
     return network
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> NetworkFacts:
     """The facts in a network folder's config.json."""
     path = folder / "config.json"
     try:
@@ -112,7 +112,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise WeightsError(
             f"{path} has format version {facts.get('version')}; this superfeat reads {VERSION}: upgrade it"
         )
-    return facts
+    try:
+        return as_record(NetworkFacts, {"provenance": {}, **facts}, path)
+    except StoreError as error:
+        raise WeightsError(str(error)) from error
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -132,7 +135,7 @@ def save_network(network: Network, path: str | Path, *, half: bool = False, over
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.state_dict().items()}
     if half:
         tensors = {name: _halved(value) for name, value in tensors.items()}
-    facts = {
+    facts: NetworkFacts = {
         "format": FORMAT,
         "version": VERSION,
         "network": as_dict(network.config),

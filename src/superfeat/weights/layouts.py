@@ -17,7 +17,7 @@ RELEASED_PARTS = {"conv1": "0", "bn1": "1", "layer1": "4", "layer2": "5", "layer
 RELEASED_LIT = {"templates": "templates_init", "query": "project_q", "key": "project_k", "value": "project_v"}
 MAX_WRAPPINGS = 4
 WRAPPERS = ("module.", "model.", "backbone.", "encoder.", "resnet.", "trunk.", "net.")
-SHOWN = 3  # how many names an error lists of each kind
+TENSORS_SHOWN = 3  # how many names an error lists of each kind
 
 
 class Foreign(NamedTuple):
@@ -120,7 +120,7 @@ def recognise_trunk(
     """A trunk in torchvision's names (timm's ResNets have the same), to be used with HOW; its classifier is spare."""
     if "conv1.weight" not in tensors:
         known = "a released FIRe or HOW checkpoint, a torchvision, timm or Keras ResNet"
-        names = ", ".join(list(tensors)[:SHOWN])
+        names = ", ".join(list(tensors)[:TENSORS_SHOWN])
         raise WeightsError(f"{source} is none of the layouts known here ({known}); its first entries are {names}")
     trunk = _trunk_config(tensors, source, stages)
     trunk = TrunkConfig(trunk.arch, trunk.stages, stride_in_1x1, *pixels)
@@ -175,7 +175,7 @@ def _misfit(missing: list[str], unexpected: list[str], misshapen: list[str]) -> 
     parts = []
     if missing:
         named = []
-        for name in missing[:SHOWN]:
+        for name in missing[:TENSORS_SHOWN]:
             near = difflib.get_close_matches(name, unexpected, n=1)
             named.append(f"{name} (nearest in the file: {near[0]})" if near else name)
         parts.append(f"{len(missing)} missing: {_few(named, len(missing))}")
@@ -187,4 +187,4 @@ def _misfit(missing: list[str], unexpected: list[str], misshapen: list[str]) -> 
 
 
 def _few(names: list[str], total: int) -> str:
-    return ", ".join(names[:SHOWN]) + (", …" if total > SHOWN else "")
+    return ", ".join(names[:TENSORS_SHOWN]) + (", …" if total > TENSORS_SHOWN else "")

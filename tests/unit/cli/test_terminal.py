@@ -4,11 +4,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from superfeat.cli.terminal import Group
+from superfeat.cli.terminal import VerbGroup
 from superfeat.errors import ConfigError, SuperfeatError
 
 
-@click.group(cls=Group)
+@click.group(cls=VerbGroup)
 @click.option("--debug", is_flag=True)
 def main(debug: bool) -> None:
     """A program of two verbs, one below another."""
@@ -25,7 +25,7 @@ def look(named: str, **_: object) -> None:
     raise ConfigError("it is dark", arguments=named.split())
 
 
-@main.group(cls=Group)
+@main.group(cls=VerbGroup)
 def under() -> None:
     """Verbs below."""
 

@@ -1,5 +1,6 @@
 """The doctor on machines laid out for it: limits, odd systems, broken parts, an index in any condition."""
 
+import dataclasses
 import os
 import random
 import shutil
@@ -17,6 +18,7 @@ from superfeat.config import ExtractConfig
 from superfeat.doctor import advise, examine, machine, probe, software
 from superfeat.doctor.checks import Check, as_size, guarded
 from superfeat.doctor.collection import check_index
+from superfeat.doctor.probe import Probed
 from superfeat.index.build import CALIBRATION
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
@@ -316,7 +318,8 @@ def test_the_extras_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_devices() -> None:
     def device(**found: Any) -> Check:
-        return one(software.check_device({"devices": {"cuda": None, "mps": False, **found}}))
+        devices: Any = {"cuda": None, "mps": False, **found}
+        return one(software.check_device({"devices": devices}))
 
     assert device().state == "ok"
     assert "--device cuda" in str(device(cuda="Tesla").advice)
@@ -339,7 +342,7 @@ def test_compiled_code_and_weights() -> None:
     for folder in ("/x", None):
         found = one(software.check_compiled_code({"compiled": {"folder": folder, "writable": False}}))
         assert "NUMBA_CACHE_DIR" in str(found.advice)
-    weights = {"folder": "/cache", "bytes": 5, "names": {"a": True, "b": False}}
+    weights: Probed = {"folder": "/cache", "bytes": 5, "names": {"a": True, "b": False}}
     cache, here, missing = software.check_weights({"weights": weights})
     assert (cache.text, here.state, missing.state) == ("/cache: 5 bytes", "ok", "note")
     assert "superfeat weights get b" in missing.text
@@ -407,8 +410,8 @@ def test_an_index_in_bad_health(index: Index, tmp_path: Path) -> None:
 
 def test_networks_by_name(tmp_path: Path) -> None:
     codebook = Codebook(np.zeros((2, 64), np.float32))
-    for name, facts in (("named", {"weights": "some-network"}), ("unnamed", {})):
-        Index.create(tmp_path / name, codebook, facts=facts)
+    Index.create(tmp_path / "named", codebook, facts={"weights": "some-network"})
+    Index.create(tmp_path / "unnamed", codebook)
     assert looks(tmp_path / "named", tmp_path, **{"some-network": True})["index network"].state == "ok"
     missing = looks(tmp_path / "named", tmp_path, **{"some-network": False})["index network"]
     assert "superfeat weights get some-network" in str(missing.advice)
@@ -429,7 +432,7 @@ def test_what_is_not_an_index_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_many_segments(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = {**index.info(), "segments": 40}
+    facts = dataclasses.replace(index.info(), segments=40)
     monkeypatch.setattr(Index, "info", lambda self: facts)
     assert "superfeat compact" in str(looks(index, tmp_path)["index"].advice)
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from superfeat.drawn import draw, draw_folder
-from superfeat.drawn.canvas import Canvas, Sheet, bind
+from superfeat.drawn.canvas import Canvas, Texture, bind
 from superfeat.drawn.drawing import frame
 from superfeat.drawn.landmark import FAMILIES, build
 from superfeat.drawn.mesh import Mesh, Opening, grown, polygon, rectangle
@@ -176,7 +176,7 @@ def small_camera() -> Camera:
 def test_a_square_covers_the_pixels_it_should() -> None:
     mesh = Mesh()
     mesh.quad([(-1, 0, -1), (1, 0, -1), (1, 0, 1), (-1, 0, 1)], 0)
-    textures = bind([Sheet.of(Canvas.blank(1, 1, 8))])
+    textures = bind([Texture.of(Canvas.blank(1, 1, 8))])
     seen = see(mesh.triangles(), textures, small_camera(), 100, 100)
     assert (seen.triangles >= 0).sum() == 20 * 20
     assert np.allclose(seen.nearness[50, 50], 0.1)
@@ -189,7 +189,7 @@ def test_the_nearer_of_two_is_seen_and_what_is_behind_the_eye_is_not() -> None:
     for y in (5.0, 0.0, -12.0):
         mesh.quad([(-1, y, -1), (1, y, -1), (1, y, 1), (-1, y, 1)], 0)
     mesh.quad([(-50, -50, -2), (50, -50, -2), (50, 50, -2), (-50, 50, -2)], 0)  # ground through the eye's plane
-    seen = see(mesh.triangles(), bind([Sheet.of(Canvas.blank(1, 1, 8))]), small_camera(), 100, 100)
+    seen = see(mesh.triangles(), bind([Texture.of(Canvas.blank(1, 1, 8))]), small_camera(), 100, 100)
     assert set(np.unique(seen.triangles[45:55, 45:55])) <= {2, 3}
     assert (seen.triangles[:40] == -1).all()
     assert (seen.triangles[95] >= 6).all()
@@ -200,7 +200,7 @@ def test_holes_let_through() -> None:
     canvas.layers[6, :, :8] = 0
     mesh = Mesh()
     mesh.card([(-1, 0, -1), (1, 0, -1), (1, 0, 1), (-1, 0, 1)], 0, 2, 2, (0, -1, 0))
-    seen = see(mesh.triangles(), bind([Sheet.of(canvas, holes=True)]), small_camera(), 100, 100)
+    seen = see(mesh.triangles(), bind([Texture.of(canvas, holes=True)]), small_camera(), 100, 100)
     assert (seen.triangles[:, :50] == -1).all()
     assert (seen.triangles[45:55, 50:60] >= 0).all()
 

@@ -148,7 +148,8 @@ def test_an_image_without_features(index: Index) -> None:
     assert (found.score, found.regions, found.rest, len(found.pairs.scores)) == (0.0, (), 0.0, 0)
     assert not found.heat("query", 3, 3).any()
     assert not found.heat("found", 3, 3).any()
-    assert found.as_dict()["pairs"] == found.as_dict()["regions"] == []
+    assert found.as_dict()["pairs"] == []
+    assert found.as_dict()["regions"] == []
 
 
 def test_a_query_without_features(index: Index) -> None:

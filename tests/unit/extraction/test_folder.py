@@ -10,11 +10,11 @@ import pytest
 
 from superfeat import Features, FeatureStore
 from superfeat.errors import StoreError
-from superfeat.extraction.folder import feature_writer, photo_stamp
+from superfeat.extraction.folder import FeatureFacts, feature_writer, photo_stamp
 from superfeat.images import Skipped
 
 DIM = 4
-FACTS: dict[str, Any] = {
+FACTS: FeatureFacts = {
     "network": {"digest": "abc", "lit": {"rounds": 6}},
     "extract": {"max_side": 64, "scales": [1.0, 0.5]},
 }

@@ -358,7 +358,7 @@ def test_assignment_of_other_features() -> None:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    Codebook(normal(20), "net", {"made": "by a test"}).save(tmp_path / "codebook")
+    Codebook(normal(20), "net", {"images": 7}).save(tmp_path / "codebook")
     return tmp_path / "codebook"
 
 
@@ -371,7 +371,7 @@ def change(folder: Path, **values: Any) -> None:
 def test_saved_and_opened(saved: Path) -> None:
     opened = Codebook.open(saved)
     assert opened.centroids.tobytes() == normal(20).tobytes()
-    assert (opened.network, opened.facts, opened.digest) == ("net", {"made": "by a test"}, Codebook(normal(20)).digest)
+    assert (opened.network, opened.facts, opened.digest) == ("net", {"images": 7}, Codebook(normal(20)).digest)
     vectors = normal(10, 5, 1)
     np.testing.assert_array_equal(opened.assign(vectors, 3), Codebook(normal(20)).assign(vectors, 3))
     assert sorted(path.name for path in saved.iterdir()) == ["centroids.npy", "manifest.json"]

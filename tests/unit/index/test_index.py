@@ -95,11 +95,17 @@ def test_a_new_index(index: Index, kernel: str) -> None:
 
 def test_settings_and_facts_are_kept(tmp_path: Path) -> None:
     config = IndexConfig("real", SearchConfig(assignments=2, alpha=1.5, threshold=-0.5, idf=True))
-    index = Index.create(tmp_path / "a" / "b", CODEBOOK, config, network=NETWORK, facts={"a": [1]})
+    index = Index.create(
+        tmp_path / "a" / "b", CODEBOOK, config, network=NETWORK, facts={"weights": "w", "extract": {"max_side": 7}}
+    )
     index.add("x", vectors(0))
     index.compact()
     opened = Index.open(str(tmp_path / "a" / "b"))
-    assert (opened.config, opened.network, opened.facts) == (config, NETWORK, {"a": [1]})
+    assert (opened.config, opened.network, opened.facts) == (
+        config,
+        NETWORK,
+        {"weights": "w", "extract": {"max_side": 7}},
+    )
 
 
 def test_a_folder_that_is_there_already(tmp_path: Path) -> None:
@@ -245,7 +251,7 @@ def test_compaction_empties_the_journal(filled: Index) -> None:
     """Deletions of images in segments are the only records in it."""
     filled.compact()
     filled.delete(["n1", "n2"])
-    assert filled.info()["in_journal"] == 0
+    assert filled.info().in_journal == 0
     filled.compact()
     assert [file.stat().st_size for file in filled.path.glob("journal-*")] == [16]
     assert list(filled.path.glob("dead-*")) == []
@@ -633,16 +639,18 @@ def test_info_counts(index: Index, kernel: str) -> None:
     index.delete(["n1", "n4"])
     info = index.info()
     wanted = {"images": 4, "deleted": 2, "segments": 0, "in_journal": 6, "postings": sum(sizes), "kernel": kernel}
-    assert wanted.items() <= info.items()
-    assert (info["words"], info["dim"], info["format"], info["version"]) == (WORDS, DIM, "superfeat-index", 1)
-    assert info["words_per_image"] == round(sum(sizes) / 6, 1)
+    assert wanted.items() <= dataclasses.asdict(info).items()
+    assert (info.words, info.dim, info.format, info.version) == (WORDS, DIM, "superfeat-index", 1)
+    assert info.words_per_image == round(sum(sizes) / 6, 1)
     index.compact()
     info = Index.open(index.path).info()
     left = sum(sizes) - sizes[1] - sizes[4]
-    assert {"images": 4, "deleted": 0, "segments": 1, "in_journal": 0, "postings": left}.items() <= info.items()
-    assert info["bytes"] == sum(path.stat().st_size for path in index.path.rglob("*") if path.is_file())
-    assert info["bytes_per_posting"] == round(info["bytes"] / left, 2)
-    assert info["codebook"] == CODEBOOK.digest
+    assert {"images": 4, "deleted": 0, "segments": 1, "in_journal": 0, "postings": left}.items() <= dataclasses.asdict(
+        info
+    ).items()
+    assert info.bytes == sum(path.stat().st_size for path in index.path.rglob("*") if path.is_file())
+    assert info.bytes_per_posting == round(info.bytes / left, 2)
+    assert info.codebook == CODEBOOK.digest
 
 
 def names_and_meta(index: Index) -> dict[str, dict[str, Any]]:
@@ -699,8 +707,8 @@ def test_many_small_changes_stay_few_files(tmp_path: Path, monkeypatch: pytest.M
     most = 0
     for seed in range(60):
         index.add(f"n{seed % 25}", vectors(seed))
-        most = max(most, index.info()["segments"])
+        most = max(most, index.info().segments)
         names: Sequence[str] = [path.name for path in (index.path / "segments").iterdir()]
-        assert len(names) == index.info()["segments"]
+        assert len(names) == index.info().segments
     assert most <= 6
     assert len(index) == 25

@@ -46,7 +46,9 @@ def test_records_come_back(kernel: str, path: Path) -> None:
         record(0, 5, kernel),
         Record({"delete": [0, 2**40]}),
         record(1, 0, kernel),
-        Record({"add": "\udcff\0\n", "id": 2, "meta": {"a": [1]}, "replaces": [1]}, *record(2, 100, kernel)[1:]),
+        Record(
+            {"add": "\udcff\0\n", "id": 2, "content": 0, "meta": {"a": 1}, "replaces": [1]}, *record(2, 99, kernel)[1:]
+        ),
     ]
     end = HEADER.size
     for one in written[:2]:
@@ -66,7 +68,7 @@ def test_an_empty_journal(path: Path) -> None:
 
 
 def test_the_bytes_are_as_documented(path: Path) -> None:
-    append(path, HEADER.size, [Record({"delete": [3]}), Record({"add": "a"}, *record(0, 1)[1:])])
+    append(path, HEADER.size, [Record({"delete": [3]}), Record({"add": "a", "id": 0, "content": 0}, *record(0, 1)[1:])])
     data = path.read_bytes()
     assert int.from_bytes(data[8:16], "little") == len(data)
     length = int.from_bytes(data[16:20], "little")
@@ -77,7 +79,10 @@ def test_the_bytes_are_as_documented(path: Path) -> None:
     words, codes = record(0, 1)[1:]
     assert words is not None
     assert codes is not None
-    assert second == (12).to_bytes(4, "little") + b'{"add": "a"}' + words.tobytes() + codes.tobytes()
+    assert (
+        second
+        == (35).to_bytes(4, "little") + b'{"add": "a", "id": 0, "content": 0}' + words.tobytes() + codes.tobytes()
+    )
 
 
 @pytest.mark.parametrize("extra", [record(1, 3), Record({"delete": [0]})])
@@ -202,7 +207,7 @@ def test_a_write_that_fails_takes_nothing_with_it(
         assert path.read_bytes() == before
     after = append(path, end, [record(2, 4)])
     found, found_end = read_journal(path, *SHAPES["binary"])
-    assert [one.facts["id"] for one in found] == [0, 2]
+    assert [one.facts for one in found] == [record(0, 3).facts, record(2, 4).facts]
     assert found_end == after
 
 

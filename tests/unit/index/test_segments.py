@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from superfeat.errors import StoreError
+from superfeat.index.manifest import SegmentFacts
 from superfeat.index.names import Image
 from superfeat.index.segments import (
     Layout,
@@ -93,7 +94,7 @@ def test_images_without_words(kernel: str, tmp_path: Path) -> None:
     assert list(verify_segment(opened, tmp_path / "1", facts))
 
 
-def edit(folder: Path, name: str, change: Callable[[np.ndarray], Any], facts: dict[str, Any]) -> None:
+def edit(folder: Path, name: str, change: Callable[[np.ndarray], Any], facts: SegmentFacts) -> None:
     """Another array of the same size in bytes."""
     file = folder / f"{name}.npy"
     np.save(file, change(np.load(file)))
@@ -153,7 +154,7 @@ def test_lists_that_make_no_sense_are_found_by_verify(
     opened = open_segment(layout, tmp_path / "1", facts)
     with pytest.raises(StoreError, match=f"{name}.npy is damaged: its checksum is not the one it was written with"):
         list(verify_segment(opened, tmp_path / "1", facts))
-    rewritten = {**facts, "files": {}}
+    rewritten: SegmentFacts = {**facts, "files": {}}
     with pytest.raises(StoreError, match=r"posting|order"):
         list(verify_segment(opened, tmp_path / "1", rewritten))
 

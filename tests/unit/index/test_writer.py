@@ -193,7 +193,7 @@ def test_whatever_room_is_left(name: str, disk: Disk) -> None:
         assert "has no image called" in error or not error  # deleted already
         index.compact()
         require_whole(disk.path / f"index{pages}", changed(before, what))
-        assert index.info()["deleted"] == 0
+        assert index.info().deleted == 0
         assert sorted(path.name for path in disk.path.iterdir()) == [f"index{pages}"]
         shutil.rmtree(disk.path / f"index{pages}")
     else:
@@ -223,7 +223,7 @@ def test_a_read_only_disk(disk: Disk) -> None:
     for opened in (index, Index.open(disk.path / "index")):
         assert opened.search(QUERY, 5).names == wanted.names
         assert list(opened.verify())
-        assert opened.info()["images"] == 10
+        assert opened.info().images == 10
         changes: tuple[Change, ...] = (
             lambda index: index.add("more", QUERY),
             lambda index: index.delete("n1"),
@@ -529,7 +529,7 @@ def test_a_reader_keeps_its_images(other: Other, tmp_path: Path) -> None:
 def test_an_index_made_anew_at_the_same_place(tmp_path: Path) -> None:
     """The same file names with other contents: a reader that refreshes shows the new images."""
     index = make(tmp_path / "index", range(4))
-    assert index.info()["segments"] == 1
+    assert index.info().segments == 1
     shutil.rmtree(tmp_path / "index")
     make(tmp_path / "index", range(20, 24))
     index.refresh()
@@ -637,7 +637,7 @@ def test_threads_that_search_while_one_writes(tmp_path: Path) -> None:
         names = list(index.names())
         assert {f"n{seed}" for seed in range(12)} <= set(names)
         assert len(set(names)) == len(names)
-        assert index.info()["images"] >= 12
+        assert index.info().images >= 12
 
     assert hurried([write, search, search, by_name, describe], 1.5) == []
     assert next(number) > 0  # it wrote meanwhile

@@ -12,10 +12,10 @@ from PIL import Image
 from superfeat.figures import Panel, Picture, Series
 from superfeat.pages.reproduction import write_reproduced, write_reproduction_page
 from superfeat.studies.reproduce.catalogue import Reproduced
-from superfeat.studies.reproduce.outcome import Outcome
+from superfeat.studies.reproduce.outcome import Outcome, Paper
 
 pytest.importorskip("matplotlib")
-PAPER: dict[str, Any] = {
+PAPER: Paper = {
     "title": "Losses & <rules>",
     "claim": "more is better",
     "columns": ["loss", "map"],
@@ -26,7 +26,7 @@ BARS = Panel("ours", "", "mAP", [Series("ours", ("a", "b"), (3.0, 4.0))])
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8)
 
 
-def found(name: str = "table-2", paper: dict[str, Any] = PAPER, **drawn: Any) -> Reproduced:
+def found(name: str = "table-2", paper: Paper = PAPER, **drawn: Any) -> Reproduced:
     outcome = Outcome(["loss", "map"], [["a", 50.0], ["b", float("nan")]], 'it is 50 "here"', True, **drawn)
     return Reproduced(name, outcome, paper, 1.234)
 

@@ -14,7 +14,7 @@ from superfeat.index.build import add_photos
 from superfeat.index.codebook import train_codebook
 from superfeat.index.index import Index
 from superfeat.pages import results as results_page
-from superfeat.pages.results import WORDS, Asked, in_words, write_results_page
+from superfeat.pages.results import VERDICTS, AnsweredQuery, verdict, write_results_page
 from superfeat.settings import as_dict
 from superfeat.storage.store import as_json
 from superfeat.weights import Network, save_network
@@ -37,13 +37,13 @@ def engine(tmp_path: Path, tiny_network: Network) -> Engine:
     return Engine(index, workers=1)
 
 
-def page_of(engine: Engine, asked: list[Asked], path: Path) -> str:
+def page_of(engine: Engine, asked: list[AnsweredQuery], path: Path) -> str:
     write_results_page(path, engine, asked)
     return path.read_text()
 
 
 def test_names_are_text(engine: Engine, tmp_path: Path) -> None:
-    text = page_of(engine, [Asked(HOSTILE, HOSTILE, None, engine.search(HOSTILE))], tmp_path / "page.html")
+    text = page_of(engine, [AnsweredQuery(HOSTILE, HOSTILE, None, engine.search(HOSTILE))], tmp_path / "page.html")
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 2
     assert "default-src 'none'" in text
@@ -52,7 +52,7 @@ def test_names_are_text(engine: Engine, tmp_path: Path) -> None:
 def test_what_is_gone_is_said_and_the_rest_is_shown(engine: Engine, tmp_path: Path) -> None:
     answer = engine.search("a.png")
     (tmp_path / "photos" / answer.hits[1].name).unlink()
-    text = page_of(engine, [Asked("a.png", "a.png", None, answer)], tmp_path / "page.html")
+    text = page_of(engine, [AnsweredQuery("a.png", "a.png", None, answer)], tmp_path / "page.html")
     assert "cannot read" in text
     assert text.count('class="hit"') == 3
     assert text.count("data:image/jpeg") >= 3  # the query, two hits
@@ -60,14 +60,14 @@ def test_what_is_gone_is_said_and_the_rest_is_shown(engine: Engine, tmp_path: Pa
 
 def test_the_query_itself_is_not_explained(engine: Engine, tmp_path: Path) -> None:
     answer = engine.search("b.png")
-    text = page_of(engine, [Asked("b.png", "b.png", None, answer)], tmp_path / "page.html")
+    text = page_of(engine, [AnsweredQuery("b.png", "b.png", None, answer)], tmp_path / "page.html")
     assert "Why b.png" not in text
     assert text.count("<details") == min(2, sum(hit.score > 0 for hit in answer.hits[1:]))
 
 
 def test_features_have_no_photo(engine: Engine, tmp_path: Path) -> None:
     features = engine.features("c.png")
-    text = page_of(engine, [Asked("c", features, None, engine.search(features))], tmp_path / "page.html")
+    text = page_of(engine, [AnsweredQuery("c", features, None, engine.search(features))], tmp_path / "page.html")
     assert "<details" not in text
     assert text.count("<img") == 4
 
@@ -83,10 +83,10 @@ def test_features_have_no_photo(engine: Engine, tmp_path: Path) -> None:
     ],
 )
 def test_probabilities_in_words(probability: float, words: tuple[str, str]) -> None:
-    assert in_words(probability) == words
+    assert verdict(probability) == words
 
 
 def test_the_web_page_says_the_same() -> None:
     script = (Path(results_page.__file__).parents[1] / "service" / "page" / "cards.js").read_text()
-    for least, words, _ in WORDS:
+    for least, words, _ in VERDICTS:
         assert f'[{least:g}, "{words.capitalize()}"' in script

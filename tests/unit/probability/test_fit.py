@@ -20,7 +20,7 @@ from superfeat.index.index import Index
 from superfeat.probability import fit as module
 from superfeat.probability.apply import FOREIGN_IMAGES, meet_strangers
 from superfeat.probability.fit import (
-    SHIPPED,
+    SHIPPED_CALIBRATION,
     Comparisons,
     Labelled,
     Results,
@@ -324,7 +324,7 @@ def test_an_index_answers_with_what_was_stored(index: Index) -> None:
     assert [hit.probability for hit in Engine.open(index.path).search("0 0").hits] == before
     assert not reset_calibration(index)
     assert calibration_in(index) == START
-    assert not (index.path / SHIPPED).exists()
+    assert not (index.path / SHIPPED_CALIBRATION).exists()
 
 
 def test_an_index_that_came_without(index: Index) -> None:

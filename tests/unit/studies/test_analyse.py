@@ -88,7 +88,7 @@ def test_ids_and_scales(tiny_network: Network, photo_folder: Path) -> None:
     ]
     [expected, _] = analyses.attention_over_scales(tiny_network, photo_folder / "a.png", 3, CONFIG)
     assert numbers.photos[0].scales["1"].strength == pytest.approx(expected.strength, rel=1e-4)
-    assert isinstance(figure, of.Photos)
+    assert isinstance(figure, of.PhotoRows)
     assert [len(row) for row in figure.rows] == [3, 3]
     assert figure.column_titles == ["photo", "0.5", "1"]
 
@@ -138,7 +138,7 @@ def test_a_part_of_a_photo(tiny_network: Network, tmp_path: Path) -> None:
     Image.fromarray(noise(64, 96)).save(tmp_path / "a.png")
     photo = Photo(tmp_path / "a.png", "a", box=(0, 0, 40, 64))
     figure = analyse("attention", tiny_network, [photo], config=CONFIG, ids=[0]).result().found.figure
-    assert isinstance(figure, of.Photos)
+    assert isinstance(figure, of.PhotoRows)
     assert figure.rows[0][0] is not None
     assert figure.rows[0][0].pixels.shape == (64, 40, 3)
 

@@ -275,7 +275,7 @@ def image_vectors(most: int = 7) -> st.SearchStrategy[list[np.ndarray[Any, Any]]
 @settings(max_examples=80, deadline=None)
 def test_redundancy(images: list[np.ndarray[Any, Any]], counts: list[int], rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ours, "ROWS", rows)
+        patch.setattr(ours, "FEATURES_AT_ONCE", rows)
         found = ours.redundancy((made_up(vectors) for vectors in images), counts)
     close(found, [oracle.redundancy(images, count) for count in counts])
 

@@ -17,7 +17,7 @@ from fixtures_recipe import absolute_error, noise
 from superfeat.errors import DatasetError, StoreError
 from superfeat.images import Photo, limit, list_photos, normalise, read_image
 from superfeat.nets.trunk import Normalisation
-from superfeat.training.inputs import AS_IT_IS, Look, MapInputs, PhotoInputs, store_maps
+from superfeat.training.inputs import AS_IT_IS, MapInputs, PhotoInputs, Showing, store_maps
 from superfeat.training.views import make_view
 from superfeat.weights import Network
 
@@ -48,7 +48,7 @@ def test_a_photo_is_read_and_normalised(photos: list[Photo], inputs: PhotoInputs
 
 def test_flipped_left_to_right(photos: list[Photo], inputs: PhotoInputs) -> None:
     for number in range(len(photos)):
-        plain, flipped = inputs(number), inputs(number, Look(flip=True))
+        plain, flipped = inputs(number), inputs(number, Showing(flip=True))
         assert torch.equal(flipped, plain.flip(-1))
         assert not torch.equal(flipped, plain)
         assert flipped.is_contiguous()
@@ -114,16 +114,16 @@ def large(tmp_path: Path) -> PhotoInputs:
     ("side", "size"), [(None, (48, 64)), (64, (48, 64)), (32, (24, 32)), (16, (12, 16)), (500, (96, 128))]
 )
 def test_a_look_has_a_longest_side_of_its_own(large: PhotoInputs, side: int | None, size: tuple[int, int]) -> None:
-    found = large(0, Look(side=side))
+    found = large(0, Showing(side=side))
     assert found.shape == (3, *size)
     pixels = read_image(large.photos[0].path, max_side=max(size))
     assert np.array_equal(found.numpy(), normalise(pixels, *Normalisation()))
-    assert torch.equal(large(0, Look(flip=True, side=side)), found.flip(-1))
+    assert torch.equal(large(0, Showing(flip=True, side=side)), found.flip(-1))
 
 
 def test_nothing_said_is_as_it_is(large: PhotoInputs) -> None:
-    assert Look(flip=False, side=None, view=None) == AS_IT_IS
-    assert torch.equal(large(0), large(0, Look()))
+    assert Showing(flip=False, side=None, view=None) == AS_IT_IS
+    assert torch.equal(large(0), large(0, Showing()))
 
 
 @pytest.mark.parametrize("side", [None, 40])
@@ -132,7 +132,7 @@ def test_a_view_is_made_from_more_pixels_and_limited_afterwards(
     large: PhotoInputs, side: int | None, flip: bool
 ) -> None:
     for seed in range(4):
-        found = large(0, Look(flip, side, (7, seed)))
+        found = large(0, Showing(flip, side, (7, seed)))
         longest = side or 64
         source = read_image(large.photos[0].path, max_side=2 * longest)
         view = limit(make_view(source, np.random.default_rng((7, seed))), longest)
@@ -142,7 +142,7 @@ def test_a_view_is_made_from_more_pixels_and_limited_afterwards(
 
 
 def test_a_view_is_the_same_by_the_same_seed_and_another_by_another(large: PhotoInputs) -> None:
-    first, again, other = (large(0, Look(view=seed)) for seed in ((1, 2), (1, 2), (2, 1)))
+    first, again, other = (large(0, Showing(view=seed)) for seed in ((1, 2), (1, 2), (2, 1)))
     assert torch.equal(first, again)
     assert first.shape != other.shape or not torch.equal(first, other)
     assert first.shape != large(0).shape or not torch.equal(first, large(0))
@@ -156,14 +156,14 @@ def test_a_view_of_a_box_shows_nothing_outside_it(tmp_path: Path) -> None:
     inputs = PhotoInputs(
         [Photo(tmp_path / "a.png", "a.png", (20, 10, 70, 50))], 64, Normalisation((0, 0, 0), (1, 1, 1))
     )
-    brightest = [float(inputs(0, Look(view=(seed,))).amin(dim=0).median()) for seed in range(20)]
+    brightest = [float(inputs(0, Showing(view=(seed,))).amin(dim=0).median()) for seed in range(20)]
     assert min(brightest) > 0.1  # dimmed at times, and partly hidden
 
 
 def test_a_view_of_an_unreadable_photo_is_refused_alike(tmp_path: Path) -> None:
     inputs = PhotoInputs([Photo(tmp_path / "x.jpg", "tower/x.jpg")], 64, Normalisation())
     with pytest.raises(DatasetError, match=r"^tower/x\.jpg cannot be read"):
-        inputs(0, Look(view=(1,)))
+        inputs(0, Showing(view=(1,)))
 
 
 # --- Maps -------------------------------------------------------------------------------------------------------------
@@ -211,9 +211,9 @@ def test_a_map_is_flipped_and_does_not_remember(tmp_path: Path, trunk: Counting,
         pass
     maps = MapInputs(tmp_path / "maps")
     plain = maps(2).clone()
-    assert torch.equal(maps(2, Look(flip=True)), plain.flip(-1))
+    assert torch.equal(maps(2, Showing(flip=True)), plain.flip(-1))
     maps(2).zero_()
-    maps(2, Look(flip=True)).zero_()
+    maps(2, Showing(flip=True)).zero_()
     assert torch.equal(maps(2), plain)
 
 
@@ -222,7 +222,7 @@ def test_maps_can_be_trained_on(tmp_path: Path, trunk: Counting, inputs: PhotoIn
     for _ in store_maps(tmp_path / "maps", FACTS, trunk, inputs, 6, 1):
         pass
     for flip in (False, True):
-        x = MapInputs(tmp_path / "maps")(0, Look(flip))
+        x = MapInputs(tmp_path / "maps")(0, Showing(flip))
         assert not x.is_inference()
         weight = torch.ones((), requires_grad=True)
         (x * weight).square().sum().backward()

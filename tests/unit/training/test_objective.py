@@ -16,10 +16,10 @@ from superfeat.config import LossConfig, Recipe, TrainingConfig
 from superfeat.images import normalise
 from superfeat.nets.local import Local
 from superfeat.nets.training import for_training
-from superfeat.training.inputs import AS_IT_IS, Look
+from superfeat.training.inputs import AS_IT_IS, Showing
 from superfeat.training.objective import MEASURES, TupleResult, describe_all, differentiate, tuple_loss
 from superfeat.training.ranks import Ranks
-from superfeat.training.steps import Stepper, draw_looks
+from superfeat.training.steps import Stepper, draw_showings
 from superfeat.training.trainer import Trainer, summary
 from superfeat.weights import Network
 
@@ -167,7 +167,7 @@ def test_the_cases_are_not_trivial(tiny_network: Network) -> None:
 @pytest.mark.parametrize("ratio_test", ["lowe", "released", "off"])
 def test_match_ratio_equals_the_oracle(tiny_network: Network, ratio_test: Any) -> None:
     images = photos()
-    record = summary(tuple_loss(described(tiny_network, images), LossConfig(ratio_test=ratio_test))[1])
+    record: Any = summary(tuple_loss(described(tiny_network, images), LossConfig(ratio_test=ratio_test))[1])
     query, positive, *negatives = [local.vectors[0].numpy() for local in described(tiny_network, images)]
     for name, same_id in (("match_ratio", True), ("match_ratio_any_id", False)):
         expected = oracles_losses.match_ratio(query, positive, negatives, ratio_test, same_id)
@@ -318,17 +318,19 @@ def test_the_trainer_adds_up_and_steps(tiny_network: Network) -> None:
     trainer._adopt(network)
     everything = [image for seed in (0, 10, 20) for image in photos(seed=seed)]
 
-    def read(number: int, look: Look = AS_IT_IS) -> Tensor:
-        return everything[number].flip(-1) if look.flip else everything[number]
+    def read(number: int, showing: Showing = AS_IT_IS) -> Tensor:
+        return everything[number].flip(-1) if showing.flip else everything[number]
 
     parameters = list(trainer.parameters.values())
     trainer.stepper = Stepper(trainer.describe, parameters, read, recipe.losses, False, Ranks(), 1, "cpu")
     before = {name: value.clone() for name, value in network.module.state_dict().items()}
     numbers = np.arange(len(everything)).reshape(3, -1)
-    looks = draw_looks(numbers, training, epoch=0, step=0)
-    assert len({look.flip for row in looks for look in row}) == 2
+    showings = draw_showings(numbers, training, epoch=0, step=0)
+    assert len({showing.flip for row in showings for showing in row}) == 2
     record = trainer._step(numbers)
-    groups = [[read(*each) for each in zip(row, seen, strict=True)] for row, seen in zip(numbers, looks, strict=True)]
+    groups = [
+        [read(*each) for each in zip(row, seen, strict=True)] for row, seen in zip(numbers, showings, strict=True)
+    ]
     results = [gradient_of(tiny_network, group, recipe.losses) for group in groups]
     sums = [sum(parts[1:], parts[0]) for parts in zip(*(result.gradient for result in results), strict=True)]
     found = [parameter.grad for parameter in trainer.parameters.values()]

@@ -18,7 +18,7 @@ from superfeat.config import LossConfig, TrainingConfig
 from superfeat.images import normalise
 from superfeat.nets.local import Local, pool
 from superfeat.nets.losses import attention_correlation, global_loss, superfeature_loss
-from superfeat.training.inputs import AS_IT_IS, Look
+from superfeat.training.inputs import AS_IT_IS, Showing
 from superfeat.training.objective import (
     MEASURES,
     WATCHED,
@@ -29,7 +29,7 @@ from superfeat.training.objective import (
     step_loss,
 )
 from superfeat.training.ranks import Ranks
-from superfeat.training.steps import StepGradient, Stepper, draw_looks
+from superfeat.training.steps import StepGradient, Stepper, draw_showings
 from superfeat.weights import Network
 
 IDS = 8  # of the tiny network
@@ -50,15 +50,15 @@ POOLED = EVERY_LOSS["global"]
 
 
 class Photos:
-    """Images of noise by their number, in double precision if asked for; flipped if the look says so."""
+    """Images of noise by their number, in double precision if asked for; flipped if the showing says so."""
 
     def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         self.dtype = dtype
 
-    def __call__(self, number: int, look: Look = AS_IT_IS) -> Tensor:
+    def __call__(self, number: int, showing: Showing = AS_IT_IS) -> Tensor:
         pixels = noise(*SIZES[number % len(SIZES)], number)
         image = torch.from_numpy(normalise(pixels, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))).to(self.dtype)
-        return image.flip(-1) if look.flip else image
+        return image.flip(-1) if showing.flip else image
 
 
 def trained(network: Network) -> list[Tensor]:
@@ -99,35 +99,37 @@ def gap(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 TUPLES = np.array([[3, 5, 8, 9], [6, 6, 1, 2], [7, 2, 4, 6], [1, 1, 8, 3]])
 
 
-def looks_of(epoch: int = 0, step: int = 0, tuples: np.ndarray = TUPLES, **settings: Any) -> list[list[Look]]:
-    return draw_looks(tuples, TrainingConfig(**{"max_side": 64, **settings}), epoch, step)
+def showings_of(epoch: int = 0, step: int = 0, tuples: np.ndarray = TUPLES, **settings: Any) -> list[list[Showing]]:
+    return draw_showings(tuples, TrainingConfig(**{"max_side": 64, **settings}), epoch, step)
 
 
-def flips_of(looks: Sequence[Sequence[Look]]) -> list[list[bool]]:
-    return [[look.flip for look in row] for row in looks]
+def flips_of(showings: Sequence[Sequence[Showing]]) -> list[list[bool]]:
+    return [[showing.flip for showing in row] for row in showings]
 
 
 def test_looks_follow_from_the_seed_the_epoch_and_the_step() -> None:
-    found = looks_of(2, 3, least_side=16, seed=5)
-    assert found == looks_of(2, 3, least_side=16, seed=5)
-    for other in (looks_of(3, 2, least_side=16, seed=5), looks_of(2, 3, least_side=16, seed=6)):
+    found = showings_of(2, 3, least_side=16, seed=5)
+    assert found == showings_of(2, 3, least_side=16, seed=5)
+    for other in (showings_of(3, 2, least_side=16, seed=5), showings_of(2, 3, least_side=16, seed=6)):
         assert flips_of(other) != flips_of(found)
-        assert {look.view for row in other for look in row} & {look.view for row in found for look in row} == {None}
+        assert {showing.view for row in other for showing in row} & {
+            showing.view for row in found for showing in row
+        } == {None}
 
 
 def test_there_is_a_look_for_each_image() -> None:
-    assert [len(row) for row in looks_of()] == [4, 4, 4, 4]
-    assert [len(row) for row in looks_of(tuples=TUPLES[:1, :2])] == [2]
+    assert [len(row) for row in showings_of()] == [4, 4, 4, 4]
+    assert [len(row) for row in showings_of(tuples=TUPLES[:1, :2])] == [2]
 
 
 def test_each_image_is_flipped_by_itself_or_a_pair_together() -> None:
-    alone = [flips for step in range(60) for flips in flips_of(looks_of(step=step))]
+    alone = [flips for step in range(60) for flips in flips_of(showings_of(step=step))]
     assert {flips[0] == flips[1] for flips in alone} == {True, False}
     assert 0.4 < np.mean(alone) < 0.6
     together = [
         flips
         for step in range(60)
-        for flips in flips_of(looks_of(step=step, tuples=TUPLES[:, :2], negatives_from="step"))
+        for flips in flips_of(showings_of(step=step, tuples=TUPLES[:, :2], negatives_from="step"))
     ]
     assert {flips[0] == flips[1] for flips in together} == {True}
     assert {flips[0] for flips in together} == {True, False}
@@ -136,18 +138,18 @@ def test_each_image_is_flipped_by_itself_or_a_pair_together() -> None:
 @pytest.mark.parametrize("negatives_from", ["pool", "step"])
 def test_never_and_always_flipped(negatives_from: Any) -> None:
     for flip in (0.0, 1.0):
-        found = flips_of(looks_of(flip=flip, negatives_from=negatives_from))
+        found = flips_of(showings_of(flip=flip, negatives_from=negatives_from))
         assert found == [[bool(flip)] * 4] * 4
 
 
 def test_a_step_has_one_longest_side() -> None:
     sides = []
     for step in range(60):
-        (side,) = {look.side for row in looks_of(step=step, least_side=20, max_side=24) for look in row}
+        (side,) = {showing.side for row in showings_of(step=step, least_side=20, max_side=24) for showing in row}
         assert side is not None
         sides.append(side)
     assert set(sides) == {20, 21, 22, 23, 24}
-    assert {look.side for row in looks_of() for look in row} == {None}
+    assert {showing.side for row in showings_of() for showing in row} == {None}
 
 
 @pytest.mark.parametrize("negatives_from", ["pool", "step"])
@@ -156,10 +158,10 @@ def test_the_positive_of_a_photo_with_itself_is_a_view_made_of_it(negatives_from
     seeds = set()
     for epoch in range(3):
         for step in range(3):
-            looks = looks_of(epoch, step, negatives_from=negatives_from)
-            for images, row in zip(TUPLES.tolist(), looks, strict=True):
+            showings = showings_of(epoch, step, negatives_from=negatives_from)
+            for images, row in zip(TUPLES.tolist(), showings, strict=True):
                 made = images[0] == images[1]
-                assert [look.view is not None for look in row] == [False, made, False, False]
+                assert [showing.view is not None for showing in row] == [False, made, False, False]
                 if made:
                     seeds.add(row[1].view)
     assert len(seeds) == 3 * 3 * 2
@@ -341,12 +343,12 @@ def test_the_measures_of_pairs_equal_the_oracle(tiny_network: Network, row: str)
 
 def test_an_image_is_looked_at_as_the_step_says(tiny_network: Network) -> None:
     """Flipped images give another gradient; that of the flipped photos."""
-    looks = [[Look(flip=True), AS_IT_IS], *PLAIN[1:]]
+    showings = [[Showing(flip=True), AS_IT_IS], *PLAIN[1:]]
 
-    def turned(number: int, look: Look = AS_IT_IS) -> Tensor:
-        return Photos()(number, Look(flip=number == 0))
+    def turned(number: int, showing: Showing = AS_IT_IS) -> Tensor:
+        return Photos()(number, Showing(flip=number == 0))
 
-    found = stepper_of(tiny_network, LossConfig()).shared_negatives(PAIRS, looks, THINGS, WIDTH)
+    found = stepper_of(tiny_network, LossConfig()).shared_negatives(PAIRS, showings, THINGS, WIDTH)
     expected = stepper_of(tiny_network, LossConfig(), inputs=turned).shared_negatives(PAIRS, PLAIN, THINGS, WIDTH)
     plain = stepper_of(tiny_network, LossConfig()).shared_negatives(PAIRS, PLAIN, THINGS, WIDTH)
     assert gap(found.total, expected.total) == 0
@@ -376,9 +378,9 @@ def test_recomputing_keeps_the_graph_of_one_image_at_a_time(tiny_network: Networ
             graphs.append(weakref.ref(local.vectors))
         return local
 
-    def inputs(number: int, look: Look = AS_IT_IS) -> Tensor:
+    def inputs(number: int, showing: Showing = AS_IT_IS) -> Tensor:
         read.append(number)
-        return Photos()(number, look)
+        return Photos()(number, showing)
 
     stepper = stepper_of(tiny_network, LossConfig(), recompute=True, describe=describe, inputs=inputs)
     stepper.shared_negatives(PAIRS, PLAIN, THINGS, WIDTH)
@@ -502,12 +504,12 @@ def test_ranks_go_through_their_own_images_only(tiny_network: Network) -> None:
 def test_tuples_by_themselves_are_added_up(tiny_network: Network, recompute: bool) -> None:
     """Query, positive and negatives in their order, each as it is looked at; a row of measures for each tuple."""
     tuples = np.array([[0, 4, 1, 2], [5, 3, 6, 7]])
-    looks = [[Look(flip=(row + slot) % 2 == 0) for slot in range(4)] for row in range(2)]
+    showings = [[Showing(flip=(row + slot) % 2 == 0) for slot in range(4)] for row in range(2)]
     config = LossConfig(pooled=1.0)
-    found = stepper_of(tiny_network, config, recompute=recompute).each_alone(tuples, looks, WIDTH)
+    found = stepper_of(tiny_network, config, recompute=recompute).each_alone(tuples, showings, WIDTH)
     total = [torch.zeros_like(parameter, dtype=torch.float64) for parameter in trained(tiny_network)]
-    for number, (images, row) in enumerate(zip(tuples.tolist(), looks, strict=True)):
-        given = [Photos()(image, look) for image, look in zip(images, row, strict=True)]
+    for number, (images, row) in enumerate(zip(tuples.tolist(), showings, strict=True)):
+        given = [Photos()(image, showing) for image, showing in zip(images, row, strict=True)]
         result = differentiate(tiny_network.module, given, trained(tiny_network), config, recompute)
         total = [sum_ + part for sum_, part in zip(total, result.gradient, strict=True)]
         assert torch.equal(found.measures[number], result.measures)

@@ -66,7 +66,7 @@ def trainer_of(network: Network, **settings: Any) -> Trainer:
     trainer._adopt(recipe_network(network.config))
     random = torch.Generator().manual_seed(0)
 
-    def each_alone(tuples: np.ndarray, looks: Any, width: int) -> StepGradient:
+    def each_alone(tuples: np.ndarray, showings: Any, width: int) -> StepGradient:
         gradient = [torch.randn(one.shape, generator=random).double() for one in trainer.parameters.values()]
         return StepGradient(gradient, torch.ones(len(tuples), width, dtype=torch.float64), 0.0)
 

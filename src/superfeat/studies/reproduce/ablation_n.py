@@ -1,9 +1,9 @@
 """Appendix, the number of super-features N."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from superfeat.figures import Panel, Series
+from superfeat.settings import Changes
 from superfeat.studies.reproduce.outcome import Outcome, curves, published
 from superfeat.studies.reproduce.study import Study
 
@@ -19,7 +19,7 @@ def run_values(
     study: Study,
     name: str,
     values: Sequence[int],
-    changes: Sequence[Mapping[str, Any]],
+    changes: Sequence[Changes],
     as_paper: Callable[[int], bool],
     log: bool = False,
 ) -> Outcome:

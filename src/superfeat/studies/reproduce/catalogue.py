@@ -4,11 +4,11 @@ import importlib
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from superfeat.errors import SuperfeatError
 from superfeat.settings import nearest_name
-from superfeat.studies.reproduce.outcome import Outcome, published
+from superfeat.studies.reproduce.outcome import Outcome, Paper, published
 from superfeat.studies.reproduce.sizes import read_size
 from superfeat.studies.reproduce.study import OnProgress, Study
 from superfeat.work import Work
@@ -47,7 +47,7 @@ class Reproduced(NamedTuple):
 
     name: str
     outcome: Outcome
-    paper: dict[str, Any]
+    paper: Paper
     seconds: float
 
 

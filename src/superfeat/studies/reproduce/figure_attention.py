@@ -10,7 +10,7 @@ from superfeat.studies.reproduce.outcome import Outcome
 from superfeat.studies.reproduce.study import Study
 
 IDS = 5
-ROWS = ("a photo", "the same thing", "another thing")
+ROW_TITLES = ("a photo", "the same thing", "another thing")
 
 
 def run(study: Study) -> Outcome:
@@ -32,7 +32,7 @@ def run(study: Study) -> Outcome:
     same = float((units[0] * units[1]).sum(axis=1).mean())
     other = float((units[0] * units[2]).sum(axis=1).mean())
     finding = f"mean cosine of these IDs' features: {same:.2f} on the photos of one thing, {other:.2f} to the other's"
-    titles = (ROWS, ["photo", *(f"ID {id}" for id in ids)])
+    titles = (ROW_TITLES, ["photo", *(f"ID {id}" for id in ids)])
     columns = ["photo", "id", "x", "y", "spread x", "spread y"]
     return Outcome(columns, rows, finding, agrees=same > other, photos=pictures, photo_titles=titles)
 

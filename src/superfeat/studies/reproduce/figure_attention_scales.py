@@ -5,7 +5,7 @@ import numpy as np
 from superfeat.figures import Picture
 from superfeat.images import read_image
 from superfeat.studies.analyses import attention_over_scales, strongest_ids
-from superfeat.studies.reproduce.figure_attention import ROWS, three_photos
+from superfeat.studies.reproduce.figure_attention import ROW_TITLES, three_photos
 from superfeat.studies.reproduce.outcome import Outcome
 from superfeat.studies.reproduce.study import Study
 
@@ -27,6 +27,6 @@ def run(study: Study) -> Outcome:
         drift.append(float(np.linalg.norm(places - places.mean(axis=0), axis=1).mean()))
     moved = float(np.mean(drift))
     finding = f"over the scales the centre of a map moves by {moved:.3f} of the image's side"
-    titles = (ROWS, [f"scale {scale:g}" for scale in scales])
+    titles = (ROW_TITLES, [f"scale {scale:g}" for scale in scales])
     columns = ["photo", "id", "scale", "x", "y"]
     return Outcome(columns, rows, finding, agrees=moved < 0.1, photos=pictures, photo_titles=titles)

@@ -8,13 +8,13 @@ from superfeat.figures import Panel, Series
 from superfeat.studies.reproduce.outcome import Outcome, curves, published
 from superfeat.studies.reproduce.study import Study
 
-MEASURES = {"with same-ID": "match_ratio", "without same-ID": "match_ratio_any_id"}
+MATCH_MEASURES = {"with same-ID": "match_ratio", "without same-ID": "match_ratio_any_id"}
 
 
 def run(study: Study) -> Outcome:
     """Reads the two measures from the log of one training."""
     trained = study.train({"losses.ratio_test": "released", **study.size.match_ratio})
-    found = {name: trained.epochs(measure) for name, measure in MEASURES.items()}
+    found = {name: trained.epochs(measure) for name, measure in MATCH_MEASURES.items()}
     epochs = list(range(1, len(found["with same-ID"]) + 1))
     rows = [[epoch, *(values[epoch - 1] for values in found.values())] for epoch in epochs]
     paper = published("figure-match-ratio")
@@ -25,4 +25,4 @@ def run(study: Study) -> Outcome:
     ]
     last = rows[-1]
     finding = f"after {last[0]} epochs {last[1]:.3f} with the same-ID rule, {last[2]:.3f} without"
-    return Outcome(["epoch", *MEASURES], rows, finding, last[1] > 1.1 * last[2], panels)
+    return Outcome(["epoch", *MATCH_MEASURES], rows, finding, last[1] > 1.1 * last[2], panels)

@@ -1,10 +1,11 @@
 """Figure: mAP against memory, as the number of features kept per image varies, at all scales."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from superfeat.figures import Panel, Series
 from superfeat.studies.reproduce.outcome import Outcome, curves, published
-from superfeat.studies.reproduce.study import Study
+from superfeat.studies.reproduce.study import Study, map_of
 
 
 def run(study: Study) -> Outcome:
@@ -15,14 +16,15 @@ def run(study: Study) -> Outcome:
 def run_counts(study: Study, name: str, counts: Sequence[int], scales: Sequence[float]) -> Outcome:
     """The curve of each method over the memory of an image, in words."""
     methods = {"HOW": study.train(how=True), "FIRe": study.train()}
-    rows, series = [], []
+    rows: list[list[Any]] = []
+    series = []
     for method, trained in methods.items():
         points = []
         for count in counts:
             changes = {"extract.features_per_image": count, "extract.scales": tuple(scales)}
             scored = study.evaluate(trained, study.analysed, changes)
             grades = scored.scores["grades"]
-            judged = [grades[grade]["map"] for grade in ("medium", "hard", "all") if grade in grades]
+            judged = [map_of(grades[grade]) for grade in ("medium", "hard", "all") if grade in grades]
             points.append((scored.card["memory"]["words_per_image"], sum(judged) / len(judged)))
             rows.append([method, count, *points[-1]])
         series.append(Series(method, [x for x, _ in points], [y for _, y in points]))

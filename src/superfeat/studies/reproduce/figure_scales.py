@@ -5,7 +5,7 @@ from superfeat.studies.analyses import every_feature, scale_shares
 from superfeat.studies.reproduce.outcome import Outcome, published
 from superfeat.studies.reproduce.study import Study
 
-MEASURES = ("of_selected", "selected", "features")
+SCALE_MEASURES = ("of_selected", "selected", "features")
 
 
 def run(study: Study) -> Outcome:
@@ -17,13 +17,13 @@ def run(study: Study) -> Outcome:
         features = study.extract(trained.network, every_feature(config))
         shares[method] = scale_shares(features, config.scales, config.features_per_image)
     rows = [
-        [method, scale, *(float(getattr(found, measure)[number]) for measure in MEASURES)]
+        [method, scale, *(float(getattr(found, measure)[number]) for measure in SCALE_MEASURES)]
         for method, found in shares.items()
         for number, scale in enumerate(config.scales)
     ]
     panels = []
     labels = [f"{scale:g}" for scale in config.scales]
-    for measure, paper in zip(MEASURES, published("figure-scales")["panel"], strict=True):
+    for measure, paper in zip(SCALE_MEASURES, published("figure-scales")["panel"], strict=True):
         ours = [Series(method, labels, getattr(found, measure).tolist()) for method, found in shares.items()]
         theirs = [
             Series(f"{one['name']} (paper)", [f"{x:g}" for x in one["x"]], one["y"], paper=True)
@@ -38,5 +38,10 @@ def run(study: Study) -> Outcome:
     ratios = ", ".join(f"{method} {value:.1f} times" for method, value in spread.items())
     finding = f"the most used scale against the least used: {ratios}"
     return Outcome(
-        ["method", "scale", *MEASURES], rows, finding, agrees=spread["FIRe"] < spread["HOW"], panels=panels, bars=True
+        ["method", "scale", *SCALE_MEASURES],
+        rows,
+        finding,
+        agrees=spread["FIRe"] < spread["HOW"],
+        panels=panels,
+        bars=True,
     )

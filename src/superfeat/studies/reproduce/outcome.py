@@ -2,9 +2,9 @@
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +16,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SHORT = {  # what stands below a bar
+SHORT_NAMES = {  # what stands below a bar
     "reciprocal": "recipr.",
     "ratio_test": "ratio",
     "same_id": "ID",
@@ -42,10 +42,43 @@ class Outcome:
     photo_titles: tuple[Sequence[str], Sequence[str]] = ((), ())  # of rows, of columns
 
 
-def published(name: str) -> dict[str, Any]:
-    """The paper's own values of a table or figure."""
+class PaperLine(TypedDict, total=False):
+    """A line of a figure of the paper."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+    std: list[float]
+    min: list[float]
+    plotted: bool
+
+
+class PaperPanel(TypedDict, total=False):
+    """A part of a figure."""
+
+    name: str
+    x_label: str
+    y_label: str
+    series: list[PaperLine]
+    plotted: bool
+
+
+class Paper(PaperPanel, total=False):
+    """The paper's own values of a table (columns and rows) or a figure (series, or panels with series of their own)."""
+
+    title: str
+    claim: str
+    columns: list[str]
+    rows: list[list[Any]]
+    panel: list[PaperPanel]
+    images: int  # that were measured
+    y_divisor: int
+
+
+def published(name: str) -> Paper:
+    """Of a table or figure, by name."""
     text = (resources.files("superfeat.studies.reproduce") / "paper" / f"{name}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return cast(Paper, tomllib.loads(text))
 
 
 def table(
@@ -95,12 +128,12 @@ def _bars(
 def label(names: Sequence[str], values: Sequence[Any]) -> str:
     """A row's settings in few words: what is on, or the value."""
     if all(isinstance(value, bool) for value in values):
-        on = [SHORT.get(name, name) for name, value in zip(names, values, strict=True) if value]
+        on = [SHORT_NAMES.get(name, name) for name, value in zip(names, values, strict=True) if value]
         return " + ".join(on) or "none"
     return ", ".join(str(value) for value in values)
 
 
-def curves(name: str, panel: Mapping[str, Any] | None = None) -> list[Series]:
+def curves(name: str, panel: PaperPanel | None = None) -> list[Series]:
     """The paper's lines of a figure, or of one of its panels."""
     source = published(name) if panel is None else panel
     return [

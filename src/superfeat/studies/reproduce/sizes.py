@@ -1,13 +1,11 @@
 """The two sizes of a study: the paper's own, for a machine with a GPU, and one of minutes on two cores."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 from superfeat.config import EvaluateConfig, Recipe
 from superfeat.errors import SuperfeatError
 from superfeat.recipes import read_recipe
-from superfeat.settings import nearest_name, overlay
+from superfeat.settings import Changes, nearest_name, overlay
 
 SIZES = ("mini", "paper")
 
@@ -18,7 +16,7 @@ class Size:
 
     name: str
     recipe: Recipe
-    how: Mapping[str, Any]  # what makes the recipe one of HOW
+    how: Changes  # what makes the recipe one of HOW
     evaluation: EvaluateConfig
     tests: tuple[str, ...]  # names of benchmarks; none: things of the training photos that are held out
     templates: tuple[int, ...]
@@ -27,11 +25,11 @@ class Size:
     feature_counts: tuple[int, ...]  # features kept per image
     single_counts: tuple[int, ...]  # at scale 1 alone
     neighbours: tuple[int, ...]  # K of the redundancy
-    match_ratio: Mapping[str, Any]  # what figure-match-ratio changes, so that there is something to see
+    match_ratio: Changes  # what figure-match-ratio changes, so that there is something to see
     epochs_shown: str  # what an epoch is, in words
 
 
-HOW = {
+HOW_SETTINGS = {
     "network": {"method": "how", "lit": None},
     "losses": {"superfeature": 0.0, "decorrelation": 0.0, "pooled": 1.0},
     "training": {"flip": 0.0},
@@ -61,7 +59,7 @@ def read_size(name: str) -> Size:
         return Size(
             name,
             recipe,
-            {**HOW, "training": {"flip": 0.0, "epochs": 20, "learning_rate": 1e-6}},
+            {**HOW_SETTINGS, "training": {"flip": 0.0, "epochs": 20, "learning_rate": 1e-6}},
             overlay(EvaluateConfig(), {"extract.upright": False}),
             ("sfm120k-val", "roxford5k", "rparis6k"),
             templates=(64, 128, 256, 512, 1024),
@@ -79,7 +77,7 @@ def read_size(name: str) -> Size:
     return Size(
         name,
         recipe,
-        HOW,
+        HOW_SETTINGS,
         overlay(EvaluateConfig(), MINI_EVALUATION),
         (),
         templates=(8, 16, 32, 64),

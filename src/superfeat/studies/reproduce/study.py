@@ -3,9 +3,10 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float64
@@ -18,17 +19,19 @@ from superfeat.datasets.sfm120k import read_sfm120k
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.drawn import draw_folder
 from superfeat.errors import SuperfeatError
+from superfeat.evaluation.judge import GradeScores
 from superfeat.evaluation.metrics import paired_bootstrap
 from superfeat.evaluation.run import Evaluated, open_run, run_protocol
 from superfeat.extraction.extract import extract
 from superfeat.extraction.folder import photo_stamp
 from superfeat.features import Features
 from superfeat.images import Photo
-from superfeat.settings import as_dict, overlay
+from superfeat.settings import Changes, as_dict, overlay
 from superfeat.storage.store import as_json, write_json
 from superfeat.studies.analyses import Run
 from superfeat.studies.reproduce.sizes import Size
 from superfeat.training.pretrain import pretrain
+from superfeat.training.records import LogLine
 from superfeat.training.train import train
 from superfeat.weights import Network, load_network
 
@@ -41,7 +44,7 @@ class Trained:
     """A variant that was trained: its folder, and the lines of its log."""
 
     path: Path
-    log: tuple[Mapping[str, Any], ...]
+    log: tuple[LogLine, ...]
 
     @property
     def network(self) -> Network:
@@ -49,7 +52,7 @@ class Trained:
 
     def epochs(self, measure: str) -> list[Any]:
         """A measure of each epoch."""
-        return [record[measure] for record in self.log if record["event"] == "epoch"]
+        return [cast(Any, record)[measure] for record in self.log if record["event"] == "epoch"]
 
 
 class Gain(NamedTuple):
@@ -128,7 +131,7 @@ class Study:
 
     # -- Training
 
-    def train(self, changes: Mapping[str, Any] | None = None, *, how: bool = False) -> Trained:
+    def train(self, changes: Changes | None = None, *, how: bool = False) -> Trained:
         """The variant of the recipe with these changes, trained or taken from the work folder."""
         recipe = overlay(self.size.recipe, self.size.how) if how else self.size.recipe
         recipe = overlay(recipe, changes or {})
@@ -146,7 +149,7 @@ class Study:
             write_json(folder / "done.json", as_json(as_dict(recipe)))
         return Trained(folder, tuple(_read_log(folder)))
 
-    def pretraining_log(self) -> list[Mapping[str, Any]]:
+    def pretraining_log(self) -> list[LogLine]:
         """The log of the pretraining that the plain training begins with."""
         log = _read_log(self._start(self.size.recipe, how=False).parent)
         if not any("top1" in record for record in log):
@@ -187,7 +190,7 @@ class Study:
 
     # -- Scores
 
-    def evaluate(self, trained: Trained, test: RetrievalSet, changes: Mapping[str, Any] | None = None) -> Evaluated:
+    def evaluate(self, trained: Trained, test: RetrievalSet, changes: Changes | None = None) -> Evaluated:
         """A protocol run of a trained variant, with the size's settings and these changes."""
         config: EvaluateConfig = overlay(self.size.evaluation, changes or {})
         digest = hashlib.sha256(json.dumps(as_json(as_dict(config)), sort_keys=True).encode()).hexdigest()
@@ -204,10 +207,10 @@ class Study:
             self.on_progress(f"scoring {trained.path.name}: {step.stage}", step.done, step.total)
         raise AssertionError("an evaluation ends with its scores")
 
-    def maps(self, trained: Trained, changes: Mapping[str, Any] | None = None) -> list[float]:
+    def maps(self, trained: Trained, changes: Changes | None = None) -> list[float]:
         """mAP in percent, in the order of `columns`."""
         scored = [(test, self.evaluate(trained, test, changes).scores["grades"]) for test in self.tests]
-        return [grades[_grade(name)]["map"] for test, grades in scored for name in _columns(test)]
+        return [map_of(grades[_grade(name)]) for test, grades in scored for name in _columns(test)]
 
     def gain(self, first: Trained, second: Trained) -> Gain:
         """How much better the second finds, over the queries of all tests (Medium where there are grades)."""
@@ -223,13 +226,18 @@ class Study:
         return np.asarray([np.nan if value is None else value for value in values])
 
 
+def map_of(scores: GradeScores) -> float:
+    """mAP in percent; NaN where no query has a right answer."""
+    return math.nan if scores["map"] is None else scores["map"]
+
+
 def _digest(photos: TrainingSet) -> str:
     """Of names, things, pairs, and the sizes of the files: other photos under the same names are others."""
     sizes = [photo_stamp(photo.path)[0] for photo in photos.photos]
     return hashlib.sha256(f"{photos.digest()} {sizes}".encode()).hexdigest()
 
 
-def _read_log(folder: Path) -> list[Mapping[str, Any]]:
+def _read_log(folder: Path) -> list[LogLine]:
     file = folder / "log.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     return [json.loads(line) for line in lines]

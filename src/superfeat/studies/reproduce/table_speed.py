@@ -7,16 +7,16 @@ from superfeat.figures import Panel, Series
 from superfeat.studies.reproduce.outcome import Outcome, published
 from superfeat.studies.reproduce.study import Study
 
-ROUNDS = 3
+TIMED_ROUNDS = 3
 
 
 def run(study: Study) -> Outcome:
     """Medians of several rounds over the queries, all scales: times depend on the machine, their ratio less."""
     networks = {"HOW": study.train(how=True).network, "FIRe": study.train().network}
     seconds: dict[str, list[float]] = {method: [] for method in networks}
-    for turn in range(ROUNDS + 1):
+    for turn in range(TIMED_ROUNDS + 1):
         for method, network in networks.items():
-            study.on_progress("timing", turn, ROUNDS)
+            study.on_progress("timing", turn, TIMED_ROUNDS)
             began = time.perf_counter()
             images = sum(1 for _ in study.extract(network, study.size.evaluation.extract))
             seconds[method].append((time.perf_counter() - began) / images)
