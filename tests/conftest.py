@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jaxtyping
 import pytest
@@ -59,6 +60,21 @@ from superfeat.weights import Network  # noqa: E402
 
 GOLDEN = Path(__file__).resolve().parent / "golden" / "data"
 TINY_TRUNK = TrunkConfig(arch="resnet18", stages=1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With --dist loadfile, a folder below integration/ goes to one process: its files share what is made once."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByTopic(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(nodeid.partition("::")[0])
+            return str(file.parent if file.parent.parent.name == "integration" else file)
+
+    return ByTopic(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

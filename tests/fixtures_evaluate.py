@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,7 @@ from superfeat.config import (
     TrunkConfig,
 )
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
+from superfeat.evaluation.run import Evaluated, run_protocol
 from superfeat.extraction.extract import EVERY_FEATURE, extract
 from superfeat.images import Box, Photo
 from superfeat.nets.local import Local
@@ -265,11 +266,21 @@ def palette_network() -> Network:
     return Network(Palette(), NetworkConfig("fire", trunk, LitConfig(templates=4, dim=3), None))  # type: ignore[arg-type]
 
 
+def other_network() -> Network:
+    network = palette_network()
+    settings = dataclasses.replace(
+        network.config, trunk=dataclasses.replace(network.config.trunk, mean=(0.4, 0.5, 0.5))
+    )
+    return Network(network.module, settings)
+
+
 PALETTE_CONFIG = EvaluateConfig(
     extract=ExtractConfig(scales=(1.0,)),
     codebook=CodebookConfig(words=2, rounds=2),
     index=IndexConfig(search=SearchConfig(assignments=1)),
 )
+POOLED = dataclasses.replace(PALETTE_CONFIG, method="pooled")
+GREY, WHITE = (100, 100, 100), (255, 255, 255)
 
 
 def paint(path: Path, *quarters: tuple[int, int, int]) -> Path:
@@ -282,6 +293,14 @@ def paint(path: Path, *quarters: tuple[int, int, int]) -> Path:
 
 def paint_random(path: Path, seed: int) -> Path:
     return paint(path, *(tuple(colour) for colour in np.random.default_rng(seed).integers(0, 256, (4, 3)).tolist()))
+
+
+def truncated(path: Path) -> Path:
+    """A photo that ends in the middle."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:-900])
+    return path
 
 
 def write_gnd(folder: Path, database: Sequence[str], queries: Sequence[Mapping[str, Any]]) -> Path:
@@ -298,3 +317,37 @@ def painted_set(folder: Path, photos: int = 5, queries: int = 2) -> tuple[Retrie
     )
     others = [Photo(paint_random(folder / "others" / f"{n}.png", 200 + n), f"{n}.png") for n in range(4)]
     return RetrievalSet("painted", database, asked), others
+
+
+# -- Runs with it
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A set, photos to learn words from, distractors, and a run that nothing disturbed."""
+
+    test: RetrievalSet
+    others: list[Photo]
+    distractors: list[Photo]
+    once: Evaluated
+    path: Path
+
+
+def steps(test: RetrievalSet, run: Path, config: EvaluateConfig = PALETTE_CONFIG, **more: Any) -> Iterator[Any]:
+    return run_protocol(more.pop("network", palette_network()), test, run, config, workers=1, **more)
+
+
+def finish(test: RetrievalSet, run: Path, config: EvaluateConfig = PALETTE_CONFIG, **more: Any) -> Evaluated:
+    *_, last = steps(test, run, config, **more)
+    assert isinstance(last, Evaluated)
+    return last
+
+
+def of_disk(value: Any) -> Any:
+    """As it is when it has been written and read."""
+    return json.loads(json.dumps(value))
+
+
+def assert_same(found: Evaluated, expected: Evaluated) -> None:
+    assert found.scores == expected.scores
+    assert without_seconds(found.card) == without_seconds(expected.card)

@@ -35,6 +35,7 @@ from superfeat.weights import load_network
 PHOTOS = 6
 WAIT = 60.0  # seconds after which a test gives up on a server that does not do what it should
 SETTINGS = overlay(IndexConfig(), {"search": {"assignments": 1}})  # so that a photo finds itself with the score 1
+TOKEN = "a-token-of-twenty-letters"
 CONFIG = ExtractConfig(max_side=128, scales=(1.0, 0.5), features_per_image=60, attention="regions")
 
 
@@ -55,6 +56,10 @@ def encoded(photo: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
     file = io.BytesIO()
     photo.save(file, kind, **options)
     return file.getvalue()
+
+
+def photo(seed: int, **options: Any) -> bytes:
+    return encoded(pattern(seed), quality=95, **options)
 
 
 def make_index(folder: Path, photos: int = PHOTOS, *, calibrated: bool = False) -> Path:
@@ -166,6 +171,11 @@ def error_of(response: httpx.Response) -> tuple[int, str]:
     assert body["error"]["message"]
     assert response.headers["content-type"] == "application/json"
     return response.status_code, body["error"]["code"]
+
+
+def ids(served: Served) -> dict[str, int]:
+    page = served.client.get("/images", params={"limit": 200}).json()
+    return {one["name"]: one["id"] for one in page["photos"]}
 
 
 def state_of(folder: Path) -> dict[str, str]:

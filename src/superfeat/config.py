@@ -320,5 +320,5 @@ class Recipe:
 # scale, not over all: strength grows as the scale shrinks, and coarse scales would push the fine ones out.
 PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),
-    "fast": ExtractConfig(features_per_scale=150, max_side=640, scales=(1.0, 0.707, 0.5), draft=True),
+    "fast": ExtractConfig(features_per_scale=100, max_side=640, scales=(1.0, 0.707, 0.5, 0.353, 0.25), draft=True),
 }

@@ -111,6 +111,13 @@ def test_modules_and_functions_are_short() -> None:
                 assert length <= 40, f"{dotted(path)}.{node.name} has {length} lines"
 
 
+def test_files_of_tests_are_short() -> None:
+    """A longer one is split by what it tests; what the parts share goes to a conftest.py or tests/fixtures_*.py."""
+    tests = Path(__file__).parents[1]
+    lengths = {str(path.relative_to(tests)): path.read_text("utf-8").count("\n") for path in tests.rglob("*.py")}
+    assert {name: length for name, length in lengths.items() if length > 600} == {}
+
+
 def test_one_class_name_is_one_class() -> None:
     """One word, one thing: no class name is defined in two modules."""
     homes: dict[str, set[str]] = {}
