@@ -67,14 +67,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With --dist loadfile, a folder below integration/ goes to one process: its files share what is made once."""
     if config.getoption("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-    class ByTopic(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = Path(nodeid.partition("::")[0])
-            return str(file.parent if file.parent.parent.name == "integration" else file)
+    def folder_or_file(test: str) -> str:
+        file = Path(test.partition("::")[0])
+        return str(file.parent if file.parent.parent.name == "integration" else file)
 
-    return ByTopic(config, log)
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = folder_or_file
+    return scheduler
 
 
 @pytest.fixture(scope="session", autouse=True)
