@@ -64,17 +64,22 @@ TINY_TRUNK = TrunkConfig(arch="resnet18", stages=1)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With --dist loadfile, a folder below integration/ goes to one process: its files share what is made once."""
+    """With --dist loadfile, a folder below integration/ goes to one process: its files share what is made once.
+
+    Documents, which take long and share little, go one by one to whoever is free.
+    """
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-    def folder_or_file(test: str) -> str:
+    def together(test: str) -> str:
         file = Path(test.partition("::")[0])
+        if file.name == "test_documents.py":
+            return test
         return str(file.parent if file.parent.parent.name == "integration" else file)
 
     scheduler = LoadFileScheduling(config, log)
-    scheduler._split_scope = folder_or_file
+    scheduler._split_scope = together
     return scheduler
 
 

@@ -194,7 +194,7 @@ def test_a_process_that_is_lost_ends_the_run(
     lines = [line for line in other.stderr.splitlines() if line.startswith("superfeat: ")]
     assert len(lines) == 1, other.stderr
     assert "another process of this training was lost" in lines[0]
-    assert "start them all again with --resume" in lines[0]
+    assert "start them all again, to resume the run (--resume)" in lines[0]
     assert "Traceback" not in other.stderr
     finish(recipe, things, run, validation=things.validation, resume=True)
     assert_same(once, run)
