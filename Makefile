@@ -9,7 +9,7 @@ demo: $(STAMP)
 	$(BIN)/superfeat demo -o demo
 
 test: $(STAMP) lint browser
-	$(BIN)/python -m pytest -n auto --dist loadfile --cov=superfeat --cov-branch --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov=superfeat --cov-branch --cov-report=term:skip-covered
 
 check: $(STAMP) lint
 	$(BIN)/python -m pytest -m "not slow and not long" -q
