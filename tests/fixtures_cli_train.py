@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from click.testing import CliRunner, Result
 from PIL import Image
 
 from fixtures_recipe import noise
-from superfeat.cli import main
 from superfeat.config import LitConfig
 
 RECIPE = """
@@ -60,16 +58,6 @@ def draw_things(folder: Path, things: int, views: int, seed: int = 0) -> Path:
     return folder
 
 
-def run(*arguments: object, **environment: str) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], env=environment)
-
-
-def run_json(*arguments: object) -> Any:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
-
-
 def train_words(data: Path, output: Path, *more: object) -> list[object]:
     return ["train", data / "tiny.toml", "--images", data / "photos", "--workers", "1", "-o", output, *more]
 
@@ -90,13 +78,3 @@ def tree_of(folder: Path) -> dict[str, tuple[int, bytes]]:
     """Every file below a folder: when it was written, and its bytes."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
-
-
-def assert_refused(result: Result, *words: str) -> None:
-    """Exit 1, one line on stderr, nothing on stdout."""
-    assert result.exit_code == 1, (result.stderr, result.exception)
-    assert result.stdout == ""
-    assert result.stderr.startswith("superfeat: ")
-    assert result.stderr.count("\n") == 1, result.stderr
-    for word in words:
-        assert word in result.stderr

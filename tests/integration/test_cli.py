@@ -1,21 +1,18 @@
 """The command line as a user meets it: exit codes, one-line errors, --json, interruption."""
 
-import json
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from PIL import Image
 
 import superfeat
+from fixtures_cli import run, run_json
 from fixtures_recipe import listen_to_ctrl_c, save_random_network
-from superfeat.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +29,6 @@ def photos(tmp_path: Path) -> Path:
         pixels = random.integers(0, 256, (40 + number, 50, 3), np.uint8)
         Image.fromarray(pixels).save(folder / ("below" if number % 2 else "") / f"{number}.png")
     return folder
-
-
-def run(*arguments: object, **environment: str) -> Result:
-    """In this process: the subprocess tests below show that the outer shell behaves the same."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], env=environment)
-
-
-def run_json(*arguments: object) -> Any:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def test_help_does_not_import_torch() -> None:

@@ -7,15 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from PIL import Image
 
 import superfeat
+from fixtures_cli import run, run_json
 from fixtures_recipe import save_random_network
 from superfeat.cli import main
 from superfeat.cli.completion import complete_weights, weights_names
@@ -46,16 +45,6 @@ def index(network: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = run("index", photos, "-o", folder / "index", "-w", network)
     assert result.exit_code == 0, result.stderr
     return folder / "index"
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def run_json(*arguments: object) -> Any:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 # -- duplicates

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 import superfeat
 import superfeat.evaluation.run
+from fixtures_cli import assert_refused, run
 from fixtures_disk import Disk
 from fixtures_evaluate import (
     CONFIG,
@@ -38,7 +38,6 @@ from fixtures_evaluate import (
     write_gnd,
 )
 from oracles_datasets import average_precision
-from superfeat.cli import main
 from superfeat.config import ExtractConfig
 from superfeat.errors import MissingExtraError
 from superfeat.evaluation.run import open_run
@@ -75,10 +74,6 @@ def once(data: Path) -> dict[str, Any]:
     return measure(data, "roxford5k", data / "once", "--images", data / "ox")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
 def words_of(data: Path, dataset: object, output: Path, *more: object) -> list[object]:
     """The whole command; without photos for words where global vectors are asked for."""
     words: list[object] = ["evaluate", dataset, "--weights", data / "network", "-o", output, "--workers", "1"]
@@ -94,16 +89,6 @@ def measure(data: Path, dataset: object, output: Path, *more: object) -> dict[st
     assert result.exit_code == 0, (result.stderr, result.exception)
     found: dict[str, Any] = json.loads(result.stdout)
     return found
-
-
-def assert_refused(result: Result, *words: str) -> None:
-    """Exit 1, one line on stderr, nothing on stdout."""
-    assert result.exit_code == 1, (result.stderr, result.exception)
-    assert result.stdout == ""
-    assert result.stderr.startswith("superfeat: ")
-    assert result.stderr.count("\n") == 1, result.stderr
-    for word in words:
-        assert word in result.stderr
 
 
 @pytest.fixture

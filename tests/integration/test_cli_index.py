@@ -7,16 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from PIL import Image
 
 import superfeat
+from fixtures_cli import run, run_json
 from fixtures_recipe import listen_to_ctrl_c, save_random_network
-from superfeat.cli import main
 
 PHOTOS = 6
 
@@ -51,16 +49,6 @@ def index(features: Path, tmp_path: Path) -> Path:
     run_json("codebook", features, "-o", tmp_path / "codebook", "--words", "16")
     run_json("index", features, "-o", tmp_path / "index", "--codebook", tmp_path / "codebook")
     return tmp_path / "index"
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def run_json(*arguments: object) -> Any:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def names(*arguments: object) -> list[str]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures_cli_train import RECIPE, draw_things, run
+from fixtures_cli import run
+from fixtures_cli_train import RECIPE, draw_things
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fixtures_cli_train import assert_refused, log, run, run_json, train_words, tree_of, weights
+from fixtures_cli import assert_refused, run, run_json
+from fixtures_cli_train import log, train_words, tree_of, weights
 from superfeat.weights import load_network
 
 # -- pretrain

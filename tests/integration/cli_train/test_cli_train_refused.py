@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fixtures_cli_train import LIT, assert_refused, run, run_json, train_words, tree_of
+from fixtures_cli import assert_refused, run, run_json
+from fixtures_cli_train import LIT, train_words, tree_of
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
 from superfeat.recipes import recipe_names
 from superfeat.storage.store import writer_lock

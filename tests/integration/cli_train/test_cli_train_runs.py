@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import superfeat
-from fixtures_cli_train import LIT, STEPS, assert_refused, log, run, run_json, steps, train_words, tree_of, weights
+from fixtures_cli import assert_refused, run, run_json
+from fixtures_cli_train import LIT, STEPS, log, steps, train_words, tree_of, weights
 from fixtures_disk import Disk
 from fixtures_recipe import listen_to_ctrl_c
 from superfeat.training.trainer import Trainer
