@@ -19,8 +19,9 @@ from torch import Tensor
 
 import superfeat
 from superfeat.extraction.extract import resize
-from superfeat.images import list_photos, normalise, read_image
+from superfeat.images import normalise, read_image
 from superfeat.nets.local import Local
+from superfeat.sources.listing import list_photos
 from superfeat.weights.onnx import export_onnx, quantise_onnx
 
 FAST = superfeat.ExtractConfig.profile("fast")

@@ -11,7 +11,8 @@ the sets decides.
     python -m benchmarks.profiles draw benchmarks/results/profiles.json -o docs/pictures/profiles.png
 
 A CHOICE is a number of features over all scales ("1000"), or of each scale from the finest on ("300,200,100"), with
-"/16384" for another number of words than 8192. With --codebook a codebook that is there serves all choices.
+"/16384" for another number of words than 8192. With --codebook a codebook that is there serves all choices; `compare`
+takes one for each side too.
 """
 
 import argparse
@@ -30,7 +31,8 @@ import superfeat
 from superfeat.datasets.retrieval_set import RetrievalSet, read_gnd_json
 from superfeat.evaluation.metrics import average_precision, paired_bootstrap
 from superfeat.features import Features
-from superfeat.images import Photo, list_photos
+from superfeat.images import Photo
+from superfeat.sources.listing import list_photos
 
 SETS = ("terrassa12", "rparis6k_mini_ext", "val_landmarks")
 CHOICES = ("2000", "1000", "600", "300", "150")
@@ -89,7 +91,7 @@ def read_sets(data: Path, names: Sequence[str]) -> list[RetrievalSet]:
 def extract(args: argparse.Namespace) -> None:
     network = superfeat.load_network(args.network)
     learned = list_photos(args.codebook_images).photos if args.codebook_images else []
-    chosen = np.random.default_rng(0).permutation(len(learned))[:CODEBOOK_IMAGES]
+    chosen = np.random.default_rng(0).permutation(len(learned))[: args.codebook_count]
     photos = {str(learned[number].path): learned[number].path for number in chosen}
     codebook = list(photos)
     for test in read_sets(args.data, args.sets):
@@ -217,9 +219,9 @@ def compare(args: argparse.Namespace) -> None:
     """The second against the first: queries are drawn again within each set, and the means of the sets averaged."""
     tests = read_sets(args.data, args.sets)
     found = []
-    for text in (args.first, args.second):
+    for text, codebook in ((args.first, args.first_codebook), (args.second, args.second_codebook)):
         folder, _, choice = text.rpartition("@")
-        found.append(judge(Extracted(Path(folder)), Choice.parse(choice), tests, args.codebook))
+        found.append(judge(Extracted(Path(folder)), Choice.parse(choice), tests, codebook or args.codebook))
     draws = []
     for name in found[0].precisions:
         a, b = (np.asarray(one.precisions[name]) for one in found)
@@ -273,6 +275,7 @@ def main() -> None:
             one.add_argument("--size", type=int, required=True)
             one.add_argument("--scales", type=float, nargs="+", required=True)
             one.add_argument("--codebook-images", nargs="+", default=[])
+            one.add_argument("--codebook-count", type=int, default=CODEBOOK_IMAGES, help="how many of them, at random")
             one.add_argument("--workers", type=int)
             continue
         one.add_argument("--json", type=Path)
@@ -283,6 +286,8 @@ def main() -> None:
         else:
             one.add_argument("first")
             one.add_argument("second")
+            for side in ("first", "second"):
+                one.add_argument(f"--{side}-codebook", type=superfeat.Codebook.open, help="for that side alone")
     one = verbs.add_parser("draw")
     one.set_defaults(run=draw)
     one.add_argument("file", type=Path)

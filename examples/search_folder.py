@@ -7,6 +7,6 @@ import superfeat
 
 photos, query = map(Path, sys.argv[1:])
 index = photos.with_name(f"{photos.name}-index")
-superfeat.index_photos(photos, index).result()  # again later: adds what is new
-for hit in superfeat.Engine.open(index).search(query, top=5).hits:
+superfeat.index_photos(photos, index)  # again later: adds what is new
+for hit in superfeat.Engine.open(index).search(query, top=5):
     print(f"{hit.score:.4f}  {'' if hit.probability is None else f'{hit.probability:.0%}'}  {hit.name}")

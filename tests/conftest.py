@@ -44,9 +44,9 @@ CHECKED = (
     "superfeat.explain.attribution",
     "superfeat.index.places",
     "superfeat.explain.explain",
-    "superfeat.pages.sheet",
-    "superfeat.pages.explanation",
-    "superfeat.duplicates",
+    "superfeat.found.sheet",
+    "superfeat.found.explanation",
+    "superfeat.duplicates.find",
     "superfeat.probability.apply",
     "superfeat.probability.fit",
 )
@@ -59,6 +59,7 @@ from superfeat.config import LitConfig, NetworkConfig, TrunkConfig  # noqa: E402
 from superfeat.weights import Network  # noqa: E402
 
 GOLDEN = Path(__file__).resolve().parent / "golden" / "data"
+SEGMENTS_ALWAYS = -(1 << 40)
 TINY_TRUNK = TrunkConfig(arch="resnet18", stages=1)
 
 
@@ -81,6 +82,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     scheduler = LoadFileScheduling(config, log)
     scheduler._split_scope = together
     return scheduler
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _segments_always() -> Iterator[None]:
+    """Compaction makes segments of the few images of tests too; tests/unit/index/test_compact.py sees what it does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("superfeat.index.contents.NAMES_BYTES", SEGMENTS_ALWAYS)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,23 +4,23 @@ import contextlib
 import hashlib
 import io
 import math
+import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import torch
-from PIL import Image, ImageDraw
+from PIL import ExifTags, Image, ImageDraw
 
 from fixtures_recipe import save_random_network
-from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig
+from superfeat.config import CALIBRATION, CodebookConfig, ExtractConfig, IndexConfig
 from superfeat.engine import Engine
 from superfeat.extraction.extract import extract
-from superfeat.images import list_photos
-from superfeat.index.build import CALIBRATION, add_photos
+from superfeat.index.build import add_photos
 from superfeat.index.codebook import train_codebook
 from superfeat.index.index import Index
 from superfeat.probability.model import Calibration, Null, Origin
@@ -29,6 +29,7 @@ from superfeat.service.limits import Limits
 from superfeat.service.server import Server, listen, url_of
 from superfeat.service.state import Service
 from superfeat.settings import as_dict, overlay
+from superfeat.sources.listing import list_photos
 from superfeat.storage.store import as_json, write_json
 from superfeat.weights import load_network
 
@@ -62,6 +63,12 @@ def photo(seed: int, **options: Any) -> bytes:
     return encoded(pattern(seed), quality=95, **options)
 
 
+def redrawn(data: bytes) -> bytes:
+    """The same pixels in other bytes: a photo that the index does not know, and finds with the score 1."""
+    with Image.open(io.BytesIO(data)) as image:
+        return encoded(image.convert("RGB"), "PNG")
+
+
 def make_index(folder: Path, photos: int = PHOTOS, *, calibrated: bool = False) -> Path:
     """folder/photos (one of them in a folder of its own), folder/network and folder/index."""
     (folder / "photos" / "more").mkdir(parents=True)
@@ -79,6 +86,20 @@ def make_index(folder: Path, photos: int = PHOTOS, *, calibrated: bool = False) 
     if calibrated:
         calibrate(index)
     return folder / "index"
+
+
+def with_dated(made: Path, folder: Path, photos: Mapping[str, tuple[Image.Image, str]]) -> Path:
+    """A copy of an index with photos more, in folder/photos, each taken at a time that its EXIF tells."""
+    for name, (photo, taken) in photos.items():
+        path = folder / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        exif = Image.Exif()
+        exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = taken
+        photo.save(path, quality=95, exif=exif)
+    index = Index.open(shutil.copytree(made, folder / "index"))
+    network = load_network(str(made.parent / "network"))
+    list(add_photos(index, network, list_photos([folder / "photos"]).photos, CONFIG, workers=1))
+    return index.path
 
 
 def calibrate(index: Index) -> None:
@@ -108,10 +129,12 @@ class Served:
         return self.client.post("/search", data=fields, files=files)
 
     def found(self, photo: bytes | None = None, /, **fields: Any) -> list[str]:
-        """Names, best first."""
+        """Names: of the query itself if it is indexed, then of the others, best first."""
         response = self.search(photo, **fields)
         assert response.status_code == 200, response.text
-        return [hit["name"] for hit in response.json()["hits"]]
+        answer = response.json()
+        itself = answer["query"]["itself"]
+        return [hit["name"] for hit in [*([] if itself is None else [itself]), *answer["hits"]]]
 
     def add(self, photo: bytes, file: str, **fields: Any) -> httpx.Response:
         return self.client.post("/images", data=fields, files={"photo": (file, photo)})
@@ -140,9 +163,10 @@ def serving(
     *,
     token: str | None = None,
     read_only: bool = False,
+    files: bool = False,
 ) -> Iterator[Served]:
     """The service over an index, in a thread of this process; stopped gracefully at the end."""
-    app = create_app(Engine.open(index, workers=1), limits, token=token, read_only=read_only)
+    app = create_app(Engine.open(index, workers=1), limits, token=token, read_only=read_only, files=files)
     bound = listen("127.0.0.1", 0)
     url = url_of(bound)
     server, ready = Server(app), threading.Event()

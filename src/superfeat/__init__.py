@@ -16,6 +16,7 @@ _HOMES = {
     "ImageWords": "features",
     "Index": "index.index",
     "IndexConfig": "config",
+    "Named": "engine",
     "Network": "weights",
     "Ranking": "features",
     "SearchConfig": "config",
@@ -40,6 +41,7 @@ __all__ = [
     "ImageWords",
     "Index",
     "IndexConfig",
+    "Named",
     "Network",
     "Ranking",
     "SearchConfig",
@@ -58,7 +60,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from superfeat.config import CodebookConfig, ExtractConfig, IndexConfig, SearchConfig
-    from superfeat.engine import Engine
+    from superfeat.engine import Engine, Named
     from superfeat.errors import SuperfeatError
     from superfeat.evaluation.evaluate import evaluate
     from superfeat.extraction.extract import extract, extract_to

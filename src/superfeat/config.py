@@ -9,6 +9,9 @@ from superfeat.settings import nearest_name, require
 DEFAULT_WEIGHTS = "fire-landmarks-1"  # what is used where nobody says
 DEFAULT_PROFILE = "fast"
 OWN_CODEBOOK = "own"  # one learned from what is indexed
+CALIBRATION = "calibration.json"  # in an index or a network's folder: from scores to probabilities
+CARRIED_CODEBOOK = "codebook"  # in a network's folder
+DEFAULT_QUIET = 2.0  # seconds in which no file of a watched folder may change before all are indexed
 WHITENED_DIM = 128
 WHITENING_IMAGES = 5000
 

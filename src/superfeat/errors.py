@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+STOPPED = 130  # how a program ends that Ctrl-C has stopped
+
 
 class SuperfeatError(Exception):
     """Anything superfeat refuses or cannot do; the command line prints it as one line.

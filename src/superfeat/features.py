@@ -30,6 +30,7 @@ class Features:
     maps: Sequence[Float32[np.ndarray, "height width"]] | None = None
     image_size: tuple[int, int] | None = None  # width, height after the limit
     network: str | None = None  # digest of the network that made them
+    note: str | None = None  # what there is to say of the photo; it is not stored
 
     def __post_init__(self) -> None:
         n = len(self.vectors)

@@ -2,16 +2,17 @@
 
 import contextlib
 import dataclasses
-import glob
+import datetime
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, UInt8
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
 from superfeat.errors import ImageError
 
@@ -19,6 +20,11 @@ Box = tuple[float, float, float, float]  # left, upper, right, lower in stored p
 
 # EPS is handed to an outside program, WMF to the operating system: neither is ever run on a stranger's file.
 REFUSED_FORMATS = frozenset({"EPS", "WMF"})
+DATES_TAKEN = (ExifTags.Base.DateTimeOriginal, ExifTags.Base.DateTimeDigitized)
+LARGEST_DRAFT = 1 << 30  # pixels of a JPEG that is shrunk while it is decoded: some ten seconds
+JPEG_START, JPEG_END, GREY = b"\xff\xd8\xff", b"\xff\xd9", 128
+TORN = "image file is truncated"  # what Pillow says
+MOST_MISSING = 0.1  # of the rows of a torn JPEG
 WHITE = (255, 255, 255, 255)
 # What white may be where the mode does not tell: 32-bit integers and floats have no one convention.
 INTEGER_WHITES = (255.0, 65535.0)
@@ -40,81 +46,6 @@ class Skipped:
 
     name: str
     reason: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Listing:
-    """The photos found, in order of name, and the files left out because their ending is not an image's."""
-
-    photos: list[Photo]
-    left_out: list[str]
-
-
-def list_photos(sources: Sequence[str | Path]) -> Listing:
-    """Photos of folders (with all below them), glob patterns, list files (*.txt, a path per line) and single files.
-
-    Names are relative to the folder or list; with several sources each name begins with its source.
-    """
-    photos: list[Photo] = []
-    left_out: list[str] = []
-    for source in sources:
-        found, ignored = _list_source(str(source))
-        prefix = "" if len(sources) == 1 else _prefix(str(source))
-        photos += [dataclasses.replace(photo, name=prefix + photo.name) for photo in found]
-        left_out += [prefix + name for name in ignored]
-    seen: dict[str, Path] = {}
-    unique: list[Photo] = []
-    for photo in photos:
-        if seen.setdefault(photo.name, photo.path) != photo.path:
-            raise ImageError(
-                f"two photos are called {photo.name}: {seen[photo.name]} and {photo.path}; name one folder above both"
-            )
-        if len(unique) < len(seen):
-            unique.append(photo)
-    return Listing(unique, left_out)
-
-
-def _prefix(source: str) -> str:
-    return Path(source).as_posix().rstrip("/") + "/" if Path(source).is_dir() else ""
-
-
-def _list_source(source: str) -> tuple[list[Photo], list[str]]:
-    path = Path(source)
-    if path.is_dir():
-        return _list_folder(path)
-    if path.suffix.lower() == ".txt" and path.is_file():
-        return _read_list(path), []
-    if path.exists():
-        return [Photo(path, path.as_posix() if path.parent != Path() else path.name)], []
-    matches = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
-    if not matches:
-        raise ImageError(f"no photos at {source}: give a folder, a file, a glob pattern or a .txt list of paths")
-    return [Photo(Path(match), Path(match).as_posix()) for match in matches if not Path(match).is_dir()], []
-
-
-def _list_folder(folder: Path) -> tuple[list[Photo], list[str]]:
-    endings = image_endings()
-    photos, left_out = [], []
-    try:
-        files = sorted((file.relative_to(folder).as_posix(), file) for file in folder.rglob("*") if not file.is_dir())
-    except OSError as error:
-        raise ImageError(f"cannot list {folder}: {error.strerror}") from error
-    for name, file in files:
-        if any(part.startswith(".") for part in name.split("/")):
-            continue
-        if file.suffix.lower() in endings or not file.suffix:
-            photos.append(Photo(file, name))
-        else:
-            left_out.append(name)
-    return photos, left_out
-
-
-def _read_list(path: Path) -> list[Photo]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ImageError(f"cannot read the list {path}: {error}; it must be UTF-8 text with one path a line") from error
-    return [Photo(path.parent / line.strip(), line.strip()) for line in lines if line.strip() and line[0] != "#"]
 
 
 def image_endings() -> set[str]:
@@ -144,17 +75,17 @@ def read_image(
     upright: bool = True,
     box: Box | None = None,
     draft: bool = False,
+    on_note: Callable[[str], None] | None = None,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Decodes a photo, from a file or from its bytes, to RGB, crops it, and shrinks it to `max_side` (never enlarges).
 
-    ImageError if it cannot.
+    ImageError if it cannot. `on_note` is told of a JPEG that lacks its last bytes and is read as far as it goes.
     A box is in stored pixels; its crop is limited in proportion, to max_side * its longest side / the whole's.
     """
-    with _bad_photos_explained(), _open(source) as image:
-        if draft and max_side is not None and box is None:
-            image.draft("RGB", (2 * max_side, 2 * max_side))  # keeps twice the size, so that Lanczos still decides
-        pixels = to_rgb(_upright(image) if upright and box is None else image)
+
+    def read(image: Image.Image) -> UInt8[np.ndarray, "h w 3"]:
         side = max_side
+        pixels = to_rgb(_upright(image) if upright and box is None else image)
         if box is not None:
             whole = max(pixels.size)
             pixels = _crop(pixels, box)
@@ -162,6 +93,73 @@ def read_image(
         if side:
             pixels.thumbnail((side, side), Image.Resampling.LANCZOS)
         return np.asarray(pixels)
+
+    fitting = max_side if box is None else None
+    with _bad_photos_explained():
+        try:
+            with _open(source) as image:
+                _shrink_while_decoding(image, fitting, draft)
+                return read(image)
+        except OSError as error:
+            if TORN not in str(error) or (mended := _mend(source)) is None:
+                raise
+            with _open(mended) as image:
+                _shrink_while_decoding(image, fitting, draft)
+                if _missing_share(image) > MOST_MISSING:
+                    raise
+                if on_note is not None:
+                    on_note("its last bytes are missing; it was read as far as it goes")
+                return read(image)
+
+
+def _shrink_while_decoding(image: Image.Image, side: int | None, wanted: bool) -> None:
+    """Lets the JPEG decoder shrink a photo where that is wanted or needed. ImageError if it is too large even so."""
+    width, height = image.size
+    large = _above_limit(width * height)
+    if side is not None and (wanted or large):
+        image.draft("RGB", (2 * side, 2 * side))  # keeps twice the size, so that Lanczos still decides
+    # A progressive JPEG is held whole in memory, however small its pixels come out.
+    streamed = width * height <= LARGEST_DRAFT and not image.info.get("progressive")
+    if large and (not streamed or _above_limit(image.width * image.height)):
+        raise ImageError(f"too many pixels: {width} x {height}; if that is right, allow more", arguments=["max_pixels"])
+
+
+def _above_limit(pixels: int) -> bool:
+    return Image.MAX_IMAGE_PIXELS is not None and pixels > 2 * Image.MAX_IMAGE_PIXELS  # as Pillow has it
+
+
+def _mend(source: str | Path | bytes) -> bytes | None:
+    """A torn JPEG with the mark of an end, so that the decoder goes on with grey; None of another format."""
+    data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    return data + JPEG_END if data.startswith(JPEG_START) else None
+
+
+def _missing_share(image: Image.Image) -> float:
+    """How much of a mended JPEG is the grey that stands for what is not there: whole rows, at the end."""
+    grey = (np.asarray(image.convert("L")) == GREY).all(axis=1)
+    return float(np.argmin(grey[::-1]) / len(grey)) if not grey.all() else 1.0
+
+
+def pixel_file(pixels: Image.Image | np.ndarray) -> Path | bytes:
+    """A file of just these pixels, upright; of an image whose pixels were not loaded yet, the file it was opened from.
+
+    ImageError if they are none: an array is (height, width), (height, width, 3) or (height, width, 4) of uint8.
+    """
+    if isinstance(pixels, np.ndarray):
+        kind = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
+        if not kind or pixels.dtype != np.uint8 or not pixels.size:
+            raise ImageError(
+                f"an array of {pixels.dtype} {pixels.shape} is no photo: give (height, width, 3) of uint8, 0 to 255"
+            )
+        image = Image.fromarray(pixels)
+    elif getattr(pixels, "tile", None) and getattr(pixels, "filename", ""):
+        return Path(pixels.filename)  # type: ignore[attr-defined]  # of an ImageFile
+    else:
+        image = pixels
+    with _bad_photos_explained():
+        buffer = io.BytesIO()
+        to_rgb(_upright(image)).save(buffer, "BMP")
+        return buffer.getvalue()
 
 
 def limit(pixels: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "h w 3"]:
@@ -181,7 +179,9 @@ def _bad_photos_explained() -> Iterator[None]:
     except ImageError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ImageError(f"too many pixels: {error}") from error
+        found = re.search(r"\d+", str(error))
+        size = f": {int(found.group()) / 1e6:.0f} million" if found else ""
+        raise ImageError(f"too many pixels{size}; if that is right, allow more", arguments=["max_pixels"]) from error
     except (MemoryError, OverflowError) as error:
         raise ImageError("too large to decode in this machine's memory") from error
     except UnidentifiedImageError as error:
@@ -192,22 +192,56 @@ def _bad_photos_explained() -> Iterator[None]:
         raise ImageError(f"damaged image ({type(error).__name__}: {error})") from error
 
 
-def upright_size(source: str | Path | bytes) -> tuple[int, int]:
-    """Width and height of a photo turned upright, without decoding it. ImageError if that cannot be read."""
+class PhotoHeader(NamedTuple):
+    """What a photo tells without being decoded."""
+
+    size: tuple[int, int]  # width and height, upright
+    taken: datetime.datetime | None  # when, by the clock of its camera
+
+
+def read_header(source: str | Path | bytes | IO[bytes]) -> PhotoHeader:
+    """Size and date of a photo, or of a file that is open. ImageError if they cannot be read."""
     with _bad_photos_explained(), _open(source) as image:
         width, height = image.size
-        return (height, width) if _orientation(image) in range(5, 9) else (width, height)
+        turned = _orientation(image) in range(5, 9)
+        return PhotoHeader((height, width) if turned else (width, height), _taken(image))
 
 
-def _open(source: str | Path | bytes) -> Image.Image:
-    file = io.BytesIO(source) if isinstance(source, bytes) else Path(source)
+def upright_size(source: str | Path | bytes) -> tuple[int, int]:
+    """Width and height of a photo turned upright, without decoding it. ImageError if that cannot be read."""
+    return read_header(source).size
+
+
+def _taken(image: Image.Image) -> datetime.datetime | None:
+    """When the photo was taken, or else digitised, or else written, as EXIF says; a damaged date says nothing."""
+    try:
+        exif = image.getexif()
+        dates = [*map(exif.get_ifd(ExifTags.IFD.Exif).get, DATES_TAKEN), exif.get(ExifTags.Base.DateTime)]
+    except Exception:
+        return None
+    for date in dates:
+        with contextlib.suppress(ValueError):
+            return datetime.datetime.strptime(str(date).strip("\0 "), "%Y:%m:%d %H:%M:%S")
+    return None
+
+
+def _open(source: str | Path | bytes | IO[bytes]) -> Image.Image:
+    data = io.BytesIO(source) if isinstance(source, bytes) else source
+    file = Path(data) if isinstance(data, str) else data
     if isinstance(file, Path) and file.is_dir():
         raise ImageError("a folder, not an image")
     if not source or (isinstance(file, Path) and file.stat().st_size == 0):
         raise ImageError("the file is empty")
     register_heif()
     Image.init()
-    return Image.open(file, formats=[name for name in Image.OPEN if name not in REFUSED_FORMATS])
+    try:
+        return Image.open(file, formats=[name for name in Image.OPEN if name not in REFUSED_FORMATS])
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        if not isinstance(file, Path):
+            file.seek(0)
+        with contextlib.suppress(SyntaxError):  # of whatever is no JPEG
+            return JpegImagePlugin.JpegImageFile(file)  # which can be shrunk while it is decoded
+        raise
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -1,8 +1,11 @@
 """Long work that tells how far it is: iterate over it for its events, or ask for its result."""
 
-from collections.abc import Generator, Iterator
-from typing import Generic, TypeVar
+import functools
+import inspect
+from collections.abc import Callable, Generator, Iterator
+from typing import Generic, ParamSpec, TypeVar
 
+Arguments = ParamSpec("Arguments")
 Event = TypeVar("Event", covariant=True)
 Result = TypeVar("Result", covariant=True)
 
@@ -29,3 +32,16 @@ class Work(Generic[Event, Result]):
         for _ in self:
             pass
         return self._result[0]
+
+
+def at_once(name: str, begin: Callable[Arguments, Work[Event, Result]]) -> Callable[Arguments, Result]:
+    """The same function under another name: it does the work and returns its result."""
+
+    @functools.wraps(begin)
+    def done(*given: Arguments.args, **named: Arguments.kwargs) -> Result:
+        return begin(*given, **named).result()
+
+    done.__name__ = done.__qualname__ = name
+    signature = inspect.signature(begin).replace(return_annotation=inspect.Signature.empty)
+    done.__signature__ = signature  # type: ignore[attr-defined]  # what help() shows
+    return done

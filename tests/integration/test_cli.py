@@ -1,5 +1,6 @@
 """The command line as a user meets it: exit codes, one-line errors, --json, interruption."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from PIL import Image
 import superfeat
 from fixtures_cli import run, run_json
 from fixtures_recipe import listen_to_ctrl_c, save_random_network
+from superfeat.cli import lines
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def test_extract_then_info_then_verify(photos: Path, network: Path, tmp_path: Pa
     made = run_json("extract", photos, "-o", out, "-w", network, "--regions")
     assert (made["images"], made["new"], made["dim"]) == (4, 4, 8)
     assert made["skipped"] == [{"name": "empty.jpg", "reason": "the file is empty"}]
-    assert made["left_out"] == ["notes.txt"]
+    assert made["left_out"] == [{"name": "notes.txt", "reason": "not a photo by its ending"}]
     store = superfeat.FeatureStore(out)
     assert [entry.name for entry in store.entries] == ["0.png", "2.png", "below/1.png", "below/3.png"]
     assert all(features.regions is not None for features in store)
@@ -62,6 +64,20 @@ def test_adding_photos_later_extracts_only_the_new_ones(photos: Path, network: P
     run_json("extract", photos, "-o", out, "-w", network)
     Image.new("RGB", (60, 40), "red").save(photos / "new.png")
     assert run_json("extract", photos, "-o", out, "-w", network)["new"] == 1
+
+
+@pytest.mark.parametrize("verb", ["extract", "index"])
+def test_a_run_that_goes_on_counts_what_is_done(
+    verb: str, photos: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_json(verb, photos, "-o", tmp_path / "out", "-w", network)
+    Image.new("RGB", (60, 40), "red").save(photos / "new.png")
+    monkeypatch.setattr(lines, "REPORT_EVERY", 0)
+    shown = run(verb, photos, "-o", tmp_path / "out", "-w", network).stderr.splitlines()
+    assert [line for line in shown if line.startswith(("extracting", "indexing"))][-2:] == [
+        f"{verb}ing 4 of 5  {'' if verb == 'extract' else 'below/3.png'}".rstrip(),
+        f"{verb}ing 5 of 5, about 0 s left  new.png",
+    ]
 
 
 def test_changed_photos_are_reported(photos: Path, network: Path, tmp_path: Path) -> None:
@@ -80,8 +96,18 @@ def test_changed_photos_are_reported(photos: Path, network: Path, tmp_path: Path
         (["extract", "{photos}", "-o", "{tmp}/f", "-w", "{network}", "--max-side", "3"], "it must be 16 or more"),
         (["extract", "{photos}", "-o", "{photos}", "-w", "{network}"], "holds other files"),
         (["extract", "{photos}", "-o", "{tmp}/f", "-w", "{network}", "--device", "abacus"], "cannot be used here"),
-        (["info", "{tmp}/nothing"], "no weights at"),
-        (["verify", "{photos}"], "no manifest.json"),
+        (
+            ["info", "{tmp}/nothing"],
+            "nothing; name an index, a features folder, a codebook, a network",
+        ),
+        (["info", "{photos}"], "is no index, no features, no codebook and no network"),
+        (["verify", "{tmp}/nothing"], "nothing; name an index, a features folder or a codebook"),
+        (["verify", "{photos}"], "is no index, no features folder and no codebook: it has no manifest.json"),
+        (["weights", "convert", "{network}", "-o", "{network}"], "or ask to overwrite it (--overwrite)"),
+        (
+            ["weights", "convert", "{network}", "-o", "{photos}", "--overwrite"],
+            "is something else; choose another name",
+        ),
         (["weights", "get", "unknown"], "unknown weights 'unknown'"),
         (["weights", "show", "{photos}/0.png"], "0.png"),
     ],
@@ -142,6 +168,27 @@ def test_whiten_and_show(photos: Path, network: Path, tmp_path: Path) -> None:
     assert made["dim"] == 4
     assert run_json("weights", "show", tmp_path / "white")["digest"] == made["digest"]
     assert run("weights", "whiten", network, photos, "-o", tmp_path / "white").exit_code == 1
+
+
+def test_convert_takes_codebook_and_calibration_along(network: Path, tmp_path: Path) -> None:
+    """In 16 bits the features differ a little: they go to the same words, but no probability was fitted to them."""
+    source, plain, half = tmp_path / "source", tmp_path / "plain", tmp_path / "half"
+    shutil.copytree(network, source)
+    superfeat.Codebook(np.eye(8, dtype=np.float32)[:3]).save(source / "codebook")
+    (source / "calibration.json").write_text("{}")
+    assert run("weights", "convert", source, "-o", plain).stderr == ""
+    told = run("weights", "convert", source, "-o", half, "--half").stderr
+    assert told.startswith("note: the calibration stays behind")
+    for made, carried in ((plain, ["calibration.json", "codebook"]), (half, ["codebook"])):
+        assert sorted(path.name for path in made.iterdir()) == sorted(
+            ["README.md", "config.json", "model.safetensors", *carried]
+        )
+        assert superfeat.Codebook.open(made / "codebook").words == 3
+    assert run("weights", "convert", network, "-o", plain, "--overwrite").exit_code == 0
+    assert not (plain / "codebook").exists()
+    pytest.importorskip("onnxruntime")
+    told = run("weights", "convert", source, "-o", tmp_path / "net.onnx").stderr
+    assert "an .onnx file has no room for what" in told
 
 
 def test_convert_to_onnx(photos: Path, network: Path, tmp_path: Path) -> None:

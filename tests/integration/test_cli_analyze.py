@@ -74,7 +74,7 @@ def analyse(kind: str, place: Path, output: Path, *more: str, method: str = "fir
     result = run(kind, place / "photos", "-o", output, "-w", place / method, *SETTINGS, *options, *more, "--json")
     assert result.exit_code == 0, result.stderr
     facts = json.loads((output / f"{kind}.json").read_text())
-    assert json.loads(result.stdout) == {"output": str(output), **facts}
+    assert json.loads(result.stdout) == {"output": str(output), **facts, "left_out": [], "unlisted": []}
     return facts
 
 
@@ -187,7 +187,7 @@ def test_photos_that_cannot_be_read_are_skipped(kind: str, place: Path, tmp_path
     assert result.exit_code == 0, result.stderr
     assert "(1 photos)" in result.stdout
     assert "skipped a0.jpg: not an image" in result.stdout
-    assert "… and 2 more (--json lists them)" in result.stdout
+    assert "… and 2 more (--verbose names them)" in result.stdout
     (tmp_path / "photos" / "b.png").unlink()
     result = run(*common, "-o", tmp_path / "none")
     assert result.exit_code == 1

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from superfeat.cli.demo import next_command
 from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS
-from superfeat.engine import Engine
+from superfeat.engine import Engine, Named
 
 
 def superfeat(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -24,12 +25,12 @@ def test_the_demo_finds_and_says_where_to_look(tmp_path: Path) -> None:
     page = (tmp_path / "try it" / "results.html").read_text()
     assert str(tmp_path / "try it" / "results.html") in first.stdout
     assert "serve 'try it/index'" in first.stdout
-    assert page.count("<details") == 6  # two explanations for each of three queries
+    assert page.count("<details open>") == 6  # two explanations for each of three queries
     assert "the same, " in page
 
     engine = Engine.open(tmp_path / "try it" / "index")
     names = list(engine.index.names())
-    found = [next(hit.name for hit in engine.search(name, top=2).hits if hit.name != name) for name in names]
+    found = [engine.search(Named(name), top=1).hits[0].name for name in names]
     right = sum(Path(name).parent == Path(other).parent for name, other in zip(names, found, strict=True))
     assert right >= 0.7 * len(names)
     assert f"For {right} of {len(names)} photos the best match shows the same landmark." in first.stdout
@@ -57,3 +58,14 @@ def test_info_says_what_is_used(tmp_path: Path) -> None:
     shown = superfeat("info", folder=tmp_path).stdout
     for name in ("weights", "codebook", "profile", "--weights", "--codebook", "--profile", "SUPERFEAT_CACHE"):
         assert name in shown
+
+
+def test_the_last_command_works_with_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    index, output = Path("demo/index"), Path("demo")
+    assert next_command(index, output).endswith(" serve demo/index")
+    for name in [name for name in sys.modules if name.startswith("superfeat.service.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    plain = next_command(index, output)
+    assert " search demo/index PHOTO --html demo/found.html" in plain
+    assert "(in a browser: pip install 'superfeat[serve]', then " in plain

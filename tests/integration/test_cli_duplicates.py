@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import superfeat
-from fixtures_cli import run, run_json
+from fixtures_cli import assert_refused, run, run_json
 from fixtures_recipe import save_random_network
 from superfeat.cli import main
 from superfeat.cli.completion import complete_weights, weights_names
@@ -66,6 +66,88 @@ def test_the_table_of_groups(index: Path) -> None:
     assert lines[0].startswith(f"{index}: ")
     assert "1. copies: 3 photos" in "\n".join(lines)
     assert any(line.endswith("0-again.png") for line in lines)
+
+
+def test_copies_alone(index: Path) -> None:
+    """The same bytes first, as likely as can be; then what was saved again."""
+    found = run_json("duplicates", index, "--copies", "--least", "0.9999")
+    assert [[one["name"] for one in group["images"]] for group in found["groups"]] == [["0-again.png", "0.png"]]
+    groups = run_json("duplicates", index, "--copies")["groups"]
+    assert {group["kind"] for group in groups} == {"copies"}
+    assert [len(group["images"]) for group in groups] == [3, 2]
+
+
+def test_what_to_do_with_copies(index: Path, tmp_path: Path) -> None:
+    """A page, a script that says what it would do, a table; the photos are as they were."""
+    photos = index.parent / "photos"
+    before = {path: path.read_bytes() for path in photos.iterdir()}
+    places = [f"--{what}={tmp_path / name}" for what, name in (("html", "look.html"), ("script", "tidy.sh"))]
+    result = run("duplicates", index, "--copies", *places, "--export", tmp_path / "list.csv")
+    assert result.exit_code == 0, result.stderr
+    assert "3 copies can go" in result.stdout
+    assert [line.split(",")[0] for line in result.stderr.splitlines()] == [
+        f"look at {tmp_path / 'look.html'}",
+        f"read {tmp_path / 'tidy.sh'}",
+        f"{tmp_path / 'list.csv'}: 5 photos",
+    ]
+    assert (tmp_path / "look.html").read_text().count('class="hit"') == 5
+    said = subprocess.run(["sh", tmp_path / "tidy.sh"], capture_output=True, text=True, check=True).stdout
+    assert f"would move: {photos / '0-again.png'}" in said
+    assert "3 would be moved, 0 left alone" in said
+    assert f"trash={tmp_path / 'superfeat-trash'}" in (tmp_path / "tidy.sh").read_text()
+    rows = (tmp_path / "list.csv").read_text().splitlines()
+    assert rows[0].startswith("set,name,path,kind,likeness,copies,advice,reason,kept,bytes,width,height,taken,changed")
+    assert sum(",keep," in row for row in rows) == 2
+    assert {path: path.read_bytes() for path in photos.iterdir()} == before
+
+
+def test_groups_as_folders_of_links(index: Path, tmp_path: Path) -> None:
+    result = run("duplicates", index, "--copies", "--export", tmp_path / "links")
+    assert result.stderr.endswith(f"{tmp_path / 'links'}: 5 links\n")
+    inner = {path.name: sorted(one.resolve().name for one in path.iterdir()) for path in (tmp_path / "links").iterdir()}
+    assert inner == {"1 group 1": ["0-again.png", "0-copy.jpg", "0.png"], "2 group 2": ["1-copy.jpg", "1.png"]}
+
+
+def test_the_group_of_one_photo_with_keywords(index: Path, tmp_path: Path) -> None:
+    photos = index.parent / "photos"
+    found = run_json("duplicates", index, "--copies", "--with", photos / "1.png", "--keyword", "my thing")
+    assert [[one["name"] for one in group["images"]] for group in found["groups"]] == [["1-copy.jpg", "1.png"]]
+    sidecars = sorted(photos.glob("*.xmp"))
+    try:
+        assert [path.name for path in sidecars] == ["1-copy.jpg.xmp", "1.png.xmp"]
+        assert all(b"<rdf:li>my thing</rdf:li>" in path.read_bytes() for path in sidecars)
+        result = run("duplicates", index, "--copies", "--keyword", "my thing")
+        assert "3 new, 2 added to, 0 had it already" in result.stderr
+        assert b">my thing 1<" in (photos / "0.png.xmp").read_bytes()
+        sidecars[0].write_bytes(sidecars[0].read_bytes().replace(b"superfeat", b"somebody"))
+        refused = run("duplicates", index, "--copies", "--with", "1.png", "--keyword", "else")
+        assert_refused(refused, "of another program", "(--merge-sidecars)")
+    finally:
+        for path in photos.glob("*.xmp"):
+            path.unlink()
+
+
+def test_the_group_of_a_photo_that_is_not_there(index: Path) -> None:
+    assert_refused(run("duplicates", index, "--with", "nobody.png"), "has no image called nobody.png")
+
+
+def test_what_a_search_found_is_exported(index: Path, tmp_path: Path) -> None:
+    result = run("search", index, "0.png", "--least", "0.9", "--export", tmp_path / "found")
+    assert result.exit_code == 0, result.stderr
+    assert f"{tmp_path / 'found'}: " in result.stderr
+    linked = {path.resolve().name for path in (tmp_path / "found").iterdir()}
+    assert {"0.png", "0-again.png"} <= linked
+    assert not linked & {"1.png", "2.png", "3.png", "4.png"}
+    run("search", index, "0.png", "1.png", "--top", "2", "--export", tmp_path / "found.json")
+    rows = json.loads((tmp_path / "found.json").read_text())
+    assert [(row["set"], row["rank"]) for row in rows] == [
+        (name, rank) for name in ("0.png", "1.png") for rank in range(3)
+    ]
+    assert [row["name"] for row in rows if row["rank"] == 0] == [
+        "0.png",
+        "1.png",
+    ]  # the queries, which are in the index
+    assert all(Path(row["path"]).is_file() for row in rows)
 
 
 def test_nothing_is_alike(index: Path) -> None:

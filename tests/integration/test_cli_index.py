@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import superfeat
-from fixtures_cli import run, run_json
+from fixtures_cli import assert_refused, run, run_json
 from fixtures_recipe import listen_to_ctrl_c, save_random_network
 
 PHOTOS = 6
@@ -61,8 +61,9 @@ def test_from_features_to_answers(index: Path, features: Path, tmp_path: Path) -
     assert (made["images"], made["words"], made["dim"], made["deleted"]) == (PHOTOS, 16, 16, 0)
     assert made["network"] == superfeat.FeatureStore(features).manifest["network"]["digest"]
     assert run_json("info", tmp_path / "codebook")["digest"] == made["codebook"]
-    assert names(index, "3.png", "--top", "2")[0] == "3.png"
-    assert len(names(index, "3.png", "--all")) == PHOTOS
+    assert "3.png" not in names(index, "3.png", "--all")  # the query is no result
+    assert len(names(index, "3.png", "--all")) == PHOTOS - 1
+    assert len(names(index, "3.png", "--top", "2")) == 2
     answers = run_json("search", index, features, "--top", "1", "--set", "assignments=1")["results"]
     assert [(one["query"], one["hits"][0]["name"]) for one in answers] == [(f"{n}.png", f"{n}.png") for n in range(6)]
     for artefact in (index, tmp_path / "codebook", features):
@@ -88,14 +89,19 @@ def test_from_photos_with_one_command(photos: Path, network: Path, tmp_path: Pat
     assert (made["images"], made["new"]) == (PHOTOS, PHOTOS)
     assert made["skipped"] == [{"name": "empty.jpg", "reason": "the file is empty"}]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "photos"]  # no work folders are left
-    assert names(out, photos / "2.png", "--top", "1") == ["2.png"]  # the index knows its network and settings
+    draw(tmp_path / "77.png", 77)
+    assert len(names(out, tmp_path / "77.png")) == PHOTOS  # the index knows its network and settings
+    (tmp_path / "77.png").unlink()
     draw(photos / "new.png", 77)
     draw(photos / "2.png", 78)
     (photos / "empty.jpg").unlink()
     again = run_json("index", photos, "-o", out)
     assert (again["new"], again["replaced"], again["same"]) == (1, 1, PHOTOS - 1)
-    assert names(out, photos / "2.png", "--top", "1") == ["2.png"]
-    assert names(out, photos / "new.png", "--top", "1") == ["new.png"]
+    for name in ("2.png", "new.png"):
+        (by_file,) = run_json("search", out, photos / name)["results"]
+        (by_name,) = run_json("search", out, name)["results"]
+        assert by_file["itself"]["name"] == name
+        assert by_file["hits"] == by_name["hits"]
 
 
 def test_one_index_from_features_and_photos_ranks_alike(
@@ -104,7 +110,7 @@ def test_one_index_from_features_and_photos_ranks_alike(
     run_json("codebook", features, "-o", tmp_path / "codebook", "--words", "16")
     common = ["--codebook", tmp_path / "codebook"]
     run_json("index", features, "-o", tmp_path / "a", *common)
-    run_json("index", photos, "-o", tmp_path / "b", "-w", network, "--profile", "paper", *common)
+    run_json("index", photos, "-o", tmp_path / "b", "-w", network, *common)
     first = run_json("search", tmp_path / "a", features)["results"]
     second = run_json("search", tmp_path / "b", features)["results"]
     plain = [
@@ -121,10 +127,14 @@ def test_sync_drops_what_vanished(photos: Path, network: Path, tmp_path: Path) -
     run_json("index", photos, "-o", out, "-w", network)
     (photos / "1.png").unlink()
     (photos / "2.png").rename(photos / "two.png")
+    two = superfeat.Index.open(out).id("2.png")
     kept = run_json("index", photos, "-o", out)
-    assert (kept["images"], kept["new"], kept["dropped"]) == (PHOTOS + 1, 1, 0)  # not unless asked
+    assert (kept["images"], kept["new"], kept["moved"]) == (PHOTOS, 0, 1)
+    assert (kept["dropped"], kept["gone"]) == ([], ["1.png"])  # not unless asked
+    assert superfeat.Index.open(out).id("two.png") == two
+    assert "1 photo of the index is no longer there (--sync drops it)" in run("index", photos, "-o", out).stdout
     synced = run_json("index", photos, "-o", out, "--sync")
-    assert (synced["images"], synced["new"], synced["dropped"]) == (PHOTOS - 1, 0, 2)
+    assert (synced["images"], synced["new"], synced["dropped"], synced["gone"]) == (PHOTOS - 1, 0, ["1.png"], [])
     assert sorted(superfeat.Index.open(out).names()) == ["0.png", "3.png", "4.png", "5.png", "two.png"]
     refused = run("index", out, "-o", out, "--sync")
     assert refused.exit_code == 1
@@ -157,6 +167,9 @@ def test_a_box_and_a_page(photos: Path, network: Path, tmp_path: Path) -> None:
     assert text.count('class="hit"') == PHOTOS - 1  # without the query itself
     assert "<details open>" in text
     assert "http" not in text.replace("http-equiv", "")  # it needs nothing else
+    for outside in ("500,500,30,30", "0,72,84,72", "-60,0,60,60"):
+        refused = run("search", out, photos / "2.png", f"--box={outside}")
+        assert_refused(refused, f"the box {outside} lies outside of the photo, which is 84 by 72 pixels")
     for wrong in ("1,2,3", "a,b,c,d", "0,0,0,5"):
         assert run("search", out, photos / "2.png", "--box", wrong).exit_code == 2
 
@@ -165,26 +178,64 @@ def test_explain_draws_why(photos: Path, network: Path, tmp_path: Path) -> None:
     out, picture = tmp_path / "index", tmp_path / "match.png"
     run_json("index", photos, "-o", out, "-w", network)
     hits = run_json("search", out, photos / "2.png")["results"][0]["hits"]
-    told = run_json("explain", out, photos / "2.png", hits[1]["name"], "-o", picture)
-    assert told["score"] == pytest.approx(hits[1]["score"], rel=1e-9)
+    told = run_json("explain", out, photos / "2.png", hits[0]["name"], "-o", picture)
+    assert told["score"] == pytest.approx(hits[0]["score"], rel=1e-9)
     with Image.open(picture) as image:
         assert image.width > 500
-    assert "region 1" in run("explain", out, "2.png", hits[1]["name"], "-o", picture).stdout
-    draw(photos / hits[1]["name"], 99)
-    changed = run("explain", out, "2.png", hits[1]["name"], "-o", picture)
+    assert "region 1" in run("explain", out, "2.png", hits[0]["name"], "-o", picture).stdout
+    draw(photos / hits[0]["name"], 99)
+    changed = run("explain", out, "2.png", hits[0]["name"], "-o", picture)
     assert changed.exit_code == 1
-    assert "does not look as it did when it was indexed" in changed.stderr
+    assert "has changed since it was indexed" in changed.stderr
 
 
 def test_delete_then_compact(index: Path, tmp_path: Path) -> None:
     assert run_json("delete", index, "1.png", "2.png") == {"index": str(index), "deleted": 2, "images": PHOTOS - 2}
-    assert set(names(index, "0.png", "--all")) == {"0.png", "3.png", "4.png", "5.png"}
+    assert set(names(index, "0.png", "--all")) == {"3.png", "4.png", "5.png"}
     (tmp_path / "list.txt").write_text("3.png\n\n4.png\n")
     assert run_json("delete", index, "--list", tmp_path / "list.txt")["images"] == PHOTOS - 4
     made = run_json("compact", index)
     assert (made["images"], made["segments"]) == (2, 1)
     assert run_json("info", index)["deleted"] == 0
     assert not [path for path in index.rglob("*") if path.is_file() and b"1.png" in path.read_bytes()]
+
+
+def test_what_search_and_duplicates_print_can_be_deleted(
+    photos: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the folder above, from the folder itself and from elsewhere: the same form, and delete takes it."""
+    out = tmp_path / "index"
+    for number in range(3):
+        shutil.copy(photos / f"{number}.png", photos / f"copy{number}.png")
+    run_json("index", photos, "-o", out, "-w", network)
+    for number, place in enumerate((tmp_path, photos, out)):
+        monkeypatch.chdir(place)
+        shown = str(photos / f"copy{number}.png").removeprefix(f"{place}/")
+        why = ["explain", out, "5.png", shown, "-o", tmp_path / "why.png"]
+        for verb in (["search", out, "5.png", "--all"], ["duplicates", out, "--copies"], why):
+            assert f" {shown}" in run(*verb).stdout
+        listed = run("search", out, shown, "--top", "1").stdout.splitlines()
+        original = str(photos / f"{number}.png").removeprefix(f"{place}/")
+        assert listed[0] == f"{shown} (itself in the index):"
+        assert listed[1].endswith(f"  {original}  (a copy of {shown})")
+        (tmp_path / "only.txt").write_text(f"{original}\n3.png\n")
+        assert len(names(out, "5.png", "--only", tmp_path / "only.txt")) == 2
+        assert run_json("delete", out, shown)["images"] == PHOTOS + 2 - number
+    assert run_json("delete", out, "0.png")["deleted"] == 1
+
+
+def test_a_name_that_is_the_file_of_another_image_is_refused(
+    photos: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, other = tmp_path / "index", tmp_path / "other"
+    other.mkdir()
+    draw(other / "0.png", 50)
+    run_json("index", photos, "-o", out, "-w", network)
+    run_json("index", other, "-o", out)
+    monkeypatch.chdir(other)
+    assert_refused(run("delete", out, "0.png"), "0.png is the name of one image and the file of another")
+    assert run_json("delete", out, other / "0.png")["images"] == PHOTOS
+    assert run_json("delete", out, "0.png")["images"] == PHOTOS - 1
 
 
 def test_only_and_settings(index: Path, tmp_path: Path) -> None:
@@ -198,19 +249,18 @@ def test_only_and_settings(index: Path, tmp_path: Path) -> None:
 def test_merge(index: Path, features: Path, photos: Path, network: Path, tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     draw(tmp_path / "more" / "9.png", 9)
-    more = ["index", tmp_path / "more", "-o", tmp_path / "other", "-w", network, "--profile", "paper"]
+    more = ["index", tmp_path / "more", "-o", tmp_path / "other", "-w", network]
     run_json(*more, "--codebook", tmp_path / "codebook")
     assert run_json("merge", index, tmp_path / "other")["images"] == PHOTOS + 1
-    assert names(index, "9.png", "--top", "1") == ["9.png"]
+    assert len(names(index, "9.png", "--all")) == PHOTOS
 
 
 def test_the_table_for_people(index: Path) -> None:
     result = run("search", index, "4.png", "--top", "3")
     lines = result.stdout.splitlines()
-    assert lines[0] == "4.png:"
-    assert lines[1].split()[:2] == ["1", "1.0000"]
-    assert lines[1].endswith("4.png")
-    assert len(lines) == 4
+    assert lines[0] == "4.png (itself in the index):"
+    assert [line.split()[0] for line in lines[1:]] == ["1", "2", "3"]
+    assert not [line for line in lines[1:] if line.endswith("4.png")]
 
 
 def test_import_of_the_reference_files(shared: Path, tmp_path: Path) -> None:
@@ -218,7 +268,7 @@ def test_import_of_the_reference_files(shared: Path, tmp_path: Path) -> None:
     words = ["--codebook", tmp_path / "codebook"]
     made = run_json("index", shared / "asmk_ivf_5images.pkl", "-o", tmp_path / "index", *words)
     assert made["images"] == 5
-    assert names(tmp_path / "index", "3", "--top", "1") == ["3"]
+    assert set(names(tmp_path / "index", "3")) == {"0", "1", "2", "4"}
 
 
 @pytest.mark.parametrize(
@@ -229,16 +279,17 @@ def test_import_of_the_reference_files(shared: Path, tmp_path: Path) -> None:
         (["codebook", "{tmp}/nowhere", "-o", "{tmp}/c"], "not a features folder"),
         (["index", "{tmp}/nowhere", "-o", "{tmp}/i"], "no photos at"),
         (["index", "{features}", "-o", "{index}", "--codebook", "{tmp}/codebook"], "has its codebook"),
-        (["index", "{features}", "-o", "{photos}"], "exists already"),
+        (["index", "{features}", "-o", "{photos}"], "exists already and is no index; choose a new folder"),
+        (["index", "{photos}", "-o", "{photos}", "-w", "{network}"], "exists already and is no index; choose a new"),
         (
-            ["index", "{photos}", "-o", "{index}", "-w", "{network}", "--profile", "fast"],
+            ["index", "{photos}", "-o", "{index}", "-w", "{network}", "--profile", "paper"],
             "was made with other settings",
         ),
-        (["search", "{index}", "nothing"], "neither a photo here nor the name of an image"),
+        (["search", "{index}", "nothing"], "has no image called nothing, and none of such a file"),
         (["search", "{index}", "{photos}/0.png"], "name it (--weights)"),
         (["search", "{index}", "0.png", "--set", "alfa=3"], "did you mean 'alpha'"),
         (["search", "{photos}", "0.png"], "is not an index"),
-        (["delete", "{index}", "0.png", "nothing"], "has no image called nothing"),
+        (["delete", "{index}", "0.png", "nothing"], "has no image called nothing, and none of such a file"),
         (["delete", "{index}"], "no names given"),
         (["compact", "{photos}"], "is not an index"),
         (["merge", "{index}", "{photos}"], "is not an index"),
@@ -257,6 +308,7 @@ def test_errors_are_one_line_and_lose_nothing(
     assert words in result.stderr
     assert run_json("info", index)["images"] == PHOTOS
     assert not Path("hacked").exists()
+    assert not list(tmp_path.glob("photos.*"))  # what would be of no use was not begun
 
 
 def test_photos_of_another_network_are_refused(index: Path, photos: Path, network: Path, tmp_path: Path) -> None:
@@ -275,7 +327,7 @@ def test_an_interrupted_run_goes_on(network: Path, tmp_path: Path) -> None:
         draw(photos / f"{number:03}.png", number)
     out = tmp_path / "index"
     command = [sys.executable, "-m", "superfeat", "index", str(photos), "-o", str(out), "-w", str(network)]
-    run_json("extract", photos, "-o", tmp_path / "f", "-w", network, "--profile", "fast")
+    run_json("extract", photos, "-o", tmp_path / "f", "-w", network)
     run_json("codebook", tmp_path / "f", "-o", tmp_path / "codebook", "--words", "32")
     command += ["--codebook", str(tmp_path / "codebook")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c)

@@ -40,10 +40,10 @@ def test_search_a_folder_and_explain_a_match(folder: Path) -> None:
     found = run("search_folder.py", "things", "things/thing3/view0.jpg", folder=folder).splitlines()
     assert len(found) == 5
     names = [line.split()[-1] for line in found]
-    assert names[0] == "thing3/view0.jpg"
+    assert "thing3/view0.jpg" not in names
 
     told = run("explain_match.py", "things-index", "things/thing3/view0.jpg", "why.png", folder=folder)
-    assert told.startswith(f"{names[1]} has score ")
+    assert told.startswith(f"{names[0]} has score ")
     with Image.open(folder / "why.png") as picture:
         assert min(picture.size) > 300
 

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superfeat.duplicates import LIKENESS_STEPS, PAIRS_PER_LINK, Links, Sets, group_images, mutual_links
+from superfeat.duplicates.find import LIKENESS_STEPS, PAIRS_PER_LINK, Links, Sets, group_images, mutual_links
 
 MODEST = settings(deadline=None, max_examples=150)
 Pair = tuple[int, int]

@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import SuperfeatError
+from superfeat.images import Photo
 from superfeat.index import contents
 from superfeat.index.codebook import Codebook
-from superfeat.index.index import Added, Index
+from superfeat.index.entries import Added, Outcome
+from superfeat.index.index import Index
+from superfeat.index.journal import Note
+from superfeat.sources.listing import longer_names
 
 DIM, WORDS = 70, 12  # a code of two 64-bit words, the second one mostly unused
 MODEST = settings(deadline=None, max_examples=25)
@@ -46,7 +50,9 @@ def vectors(seed: int) -> np.ndarray:
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e/f.jpg", "é", "g\udcff", ""])
-METAS = st.sampled_from([None, {}, {"x": 1}, {"x": [1, {"y": "ü"}]}])
+METAS = st.sampled_from(
+    [None, {}, {"x": 1}, {"x": [1, {"y": "ü"}]}, {"path": "/p"}, {"path": "/q\udcff", "digest": "d"}]
+)
 SEEDS = st.integers(0, 79)
 ITEMS = st.tuples(NAMES, SEEDS, METAS)
 CHANGES = st.one_of(
@@ -54,6 +60,9 @@ CHANGES = st.one_of(
     st.tuples(st.just("add"), ITEMS),
     st.tuples(st.just("many"), st.lists(ITEMS, max_size=12), st.integers(1, 12)),
     st.tuples(st.just("delete"), st.lists(NAMES, min_size=1, max_size=3)),
+    st.tuples(
+        st.just("note"), st.lists(st.tuples(NAMES, NAMES, METAS), min_size=1, max_size=4, unique_by=lambda n: n[0])
+    ),
     st.tuples(st.just("compact")),
     st.tuples(st.just("merge"), st.lists(ITEMS, max_size=8), st.lists(NAMES, max_size=2)),
 )
@@ -82,7 +91,7 @@ class Model:
             return Added(name, old[0], "same")
         return self.put(name, seed, meta, "new" if old is None else "replaced")
 
-    def put(self, name: str, seed: int, meta: Mapping[str, Any] | None, outcome: str = "") -> Added:
+    def put(self, name: str, seed: int, meta: Mapping[str, Any] | None, outcome: Outcome = "new") -> Added:
         self.held.pop(name, None)
         self.held[name] = (self.next_id, seed, dict(meta or {}))
         self.next_id += 1
@@ -105,6 +114,8 @@ def change(index: Index, model: Model, step: tuple[Any, ...], folder: Path) -> N
         assert added == [model.add(*image) for image in images]
     elif kind == "delete":
         delete(index, model, what[0])
+    elif kind == "note":
+        note(index, model, what[0])
     elif kind == "compact":
         index.compact()
         info = index.info()
@@ -113,6 +124,24 @@ def change(index: Index, model: Model, step: tuple[Any, ...], folder: Path) -> N
     else:
         images, deleted = what
         merge(index, model, images, deleted, folder)
+
+
+def note(index: Index, model: Model, changes: list[tuple[str, str, dict[str, Any] | None]]) -> None:
+    """Images that are there get other names, all at once; two of one name there cannot be."""
+    changes = [change for change in changes if change[0] in model.held]
+    notes = [Note(model.held[old][0], new, meta or {}) for old, new, meta in changes]
+    others = model.held.keys() - {old for old, _, _ in changes}
+    names = [new for _, new, _ in changes]
+    if len(set(names)) < len(names) or not others.isdisjoint(names):
+        with pytest.raises(SuperfeatError, match=r"has an image called .* already; choose another name"):
+            index.note(notes)
+        return
+    index.note(notes)
+    moved = {old: (new, {**model.held[old][2], **(meta or {})}) for old, new, meta in changes}
+    model.held = {
+        moved.get(name, (name, meta))[0]: (image, seed, moved.get(name, (name, meta))[1])
+        for name, (image, seed, meta) in model.held.items()
+    }
 
 
 def delete(index: Index, model: Model, names: list[str]) -> None:
@@ -133,8 +162,29 @@ def merge(index: Index, model: Model, images: list[Any], deleted: list[str], fol
     delete(other, theirs, deleted)
     assert index.merge(other) == len(theirs.held)
     for name, (_, seed, meta) in theirs.held.items():
-        model.put(name, seed, meta)
+        take(model, name, seed, meta)
     check(other, theirs.held)
+
+
+def take(model: Model, name: str, seed: int, meta: dict[str, Any]) -> None:
+    """An image of another index: it replaces those of the same photo, or comes with a longer name."""
+    same = {one for one, (_, _, facts) in model.held.items() if is_same_photo(one, facts, name, meta)}
+    for one in same:
+        facts = model.held[one][2]
+        alike = {"path", "digest"} <= meta.keys() and all(facts.get(key) == meta[key] for key in ("path", "digest"))
+        if alike and same_words(model.held[one][1], seed):
+            return
+    for one in same:
+        del model.held[one]
+    if "path" in meta:
+        name = next(one for one in longer_names(Photo(Path(meta["path"]), name)) if one not in model.held)
+    model.put(name, seed, meta)
+
+
+def is_same_photo(one: str, facts: Mapping[str, Any], name: str, meta: Mapping[str, Any]) -> bool:
+    if "path" not in facts or "path" not in meta:
+        return one == name
+    return facts["path"] == meta["path"] or (one == name and facts.get("digest", 0) == meta.get("digest", 1))
 
 
 def check(index: Index, held: Held) -> None:
@@ -143,6 +193,10 @@ def check(index: Index, held: Held) -> None:
     for name, (image, _, meta) in held.items():
         assert name in index
         assert (index.id(name), index.meta([name])) == (image, {name: meta})
+    for field, value in (("path", "/p"), ("path", "/q\udcff"), ("digest", "d")):
+        found = index.find(field, [value]).get(value, [])  # type: ignore[arg-type]
+        wanted = [(image, name, meta) for name, (image, _, meta) in held.items() if meta.get(field) == value]
+        assert sorted(found) == sorted(wanted)
 
 
 def check_searches(index: Index, held: Held, folder: Path) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from superfeat.images import image_endings, list_photos, read_image
+from superfeat.images import image_endings, read_image
+from superfeat.sources.listing import list_photos
 
 
 def test_heif_photos_are_listed_and_read(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Photos: every format and mode, upright, crops, limits; what is no photo is refused with a reason; listings."""
 
+import datetime
 import io
 import os
 import struct
@@ -9,26 +10,28 @@ import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
 
+import superfeat.images as images_module
 from fixtures_recipe import noise
 from superfeat.errors import ImageError
 from superfeat.images import (
     REFUSED_FORMATS,
-    Photo,
     image_endings,
     limit,
-    list_photos,
     normalise,
+    read_header,
     read_image,
     register_heif,
     scaled_size,
     upright_size,
 )
+from superfeat.sources.listing import list_photos
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -208,6 +211,25 @@ def test_the_upright_size_is_known_without_decoding(orientation: int, tmp_path: 
     height, width = read_image(tmp_path / "photo.jpg").shape[:2]
     assert upright_size(tmp_path / "photo.jpg") == (width, height)
     assert upright_size((tmp_path / "photo.jpg").read_bytes()) == (width, height)
+
+
+@pytest.mark.parametrize(
+    ("dates", "expected"),
+    [
+        ({0x9003: "2019:08:04 12:30:00", 0x9004: "2020:01:01 00:00:00"}, datetime.datetime(2019, 8, 4, 12, 30)),
+        ({0x9003: "0000:00:00 00:00:00", 0x9004: "2020:01:01 00:00:00"}, datetime.datetime(2020, 1, 1)),
+        ({0x0132: "2021:02:03 04:05:06\0"}, datetime.datetime(2021, 2, 3, 4, 5, 6)),
+        ({0x9003: "long ago"}, None),
+        ({}, None),
+    ],
+)
+def test_the_date_of_a_photo(dates: dict[int, str], expected: datetime.datetime | None, tmp_path: Path) -> None:
+    image = Image.fromarray(noise(20, 30))
+    exif = image.getexif()
+    for tag, date in dates.items():
+        (exif if tag == 0x0132 else exif.get_ifd(0x8769))[tag] = date
+    image.save(tmp_path / "photo.jpg", exif=exif)
+    assert read_header(tmp_path / "photo.jpg") == ((30, 20), expected)
 
 
 def test_bytes_are_read_like_files(photo_folder: Path) -> None:
@@ -434,132 +456,68 @@ def test_endings() -> None:
     assert not endings & {".eps", ".ps", ".wmf", ".emf", ".pdf", ".txt"}
 
 
-# --- listings ---------------------------------------------------------------------------------------------------------
+# --- Large scans, and JPEGs that lack their last bytes
 
 
-def names(*sources: str | Path) -> list[str]:
-    return [photo.name for photo in list_photos(sources).photos]
+def scan(path: Path, **how: Any) -> Path:
+    """A JPEG of 600 x 800, with a picture on it."""
+    Image.fromarray(noise(600, 800, 3)).save(path, "JPEG", **how)
+    return path
 
 
-def test_a_folder_is_listed_with_all_below_it_in_order(photo_folder: Path) -> None:
-    (photo_folder / "Z.PNG").write_bytes(b"x")
-    (photo_folder / "noending").write_bytes(b"x")
-    assert names(photo_folder) == ["Z.PNG", "a.png", "b.jpg", "c.png", "d.jpg", "e.bmp", "more/f.png", "noending"]
-    assert list_photos([photo_folder]).photos[1] == Photo(photo_folder / "a.png", "a.png")
+@pytest.fixture
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow calls more than 200 000 pixels an attack."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100_000)
 
 
-def test_hidden_files_are_passed_over_and_others_reported(photo_folder: Path) -> None:
-    (photo_folder / ".DS_Store").write_bytes(b"x")
-    (photo_folder / ".thumbs").mkdir()
-    (photo_folder / ".thumbs" / "a.png").write_bytes(b"x")
-    (photo_folder / "._a.png").write_bytes(b"x")
-    (photo_folder / "notes.txt").write_text("x")
-    (photo_folder / "clip.mp4").write_bytes(b"x")
-    (photo_folder / "figure.eps").write_bytes(b"x")
-    (photo_folder / "folder.jpg").mkdir()
-    listing = list_photos([photo_folder])
-    assert len(listing.photos) == 6
-    assert listing.left_out == ["clip.mp4", "figure.eps", "notes.txt"]
+@pytest.mark.usefixtures("small_limit")
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_large_jpeg_is_shrunk_while_it_is_decoded(draft: bool, tmp_path: Path) -> None:
+    file = scan(tmp_path / "scan.jpg")
+    assert upright_size(file) == (800, 600)
+    for source in (file, file.read_bytes()):
+        assert read_image(source, max_side=64, draft=draft).shape == (48, 64, 3)
 
 
-def test_a_folder_below_a_hidden_one_is_listed(tmp_path: Path) -> None:
-    folder = tmp_path / ".cache" / "photos"
-    folder.mkdir(parents=True)
-    (folder / "a.png").write_bytes(b"x")
-    assert names(folder) == ["a.png"]
-
-
-def test_links(photo_folder: Path) -> None:
-    (photo_folder / "dangling.jpg").symlink_to(photo_folder / "nowhere")
-    (photo_folder / "loop").symlink_to(photo_folder)
-    assert "dangling.jpg" in names(photo_folder), "it is for the run to report"
-    assert not any(name.startswith("loop/loop") for name in names(photo_folder))
-
-
-def test_glob_patterns(photo_folder: Path) -> None:
-    assert names(f"{photo_folder}/*.png") == [f"{photo_folder}/a.png", f"{photo_folder}/c.png"]
-    assert len(names(f"{photo_folder}/**/*.png")) == 3
-    assert names(f"{photo_folder}/[bm]*") == [f"{photo_folder}/b.jpg"], "folders that match are no photos"
-
-
-def test_a_file_with_a_pattern_in_its_name(tmp_path: Path) -> None:
-    file = tmp_path / "a[1].png"
-    file.write_bytes(b"x")
-    assert [photo.path for photo in list_photos([file]).photos] == [file]
-
-
-def test_list_files(photo_folder: Path) -> None:
-    listed = photo_folder / "some.txt"
-    listed.write_text(f"# two of them\n\nb.jpg\n  more/f.png  \n{photo_folder}/a.png\n", encoding="utf-8")
-    assert names(listed) == ["b.jpg", "more/f.png", f"{photo_folder}/a.png"]
-    assert [photo.path.is_file() for photo in list_photos([listed]).photos] == [True, True, True]
-
-
-def test_a_list_with_the_mark_that_windows_writes(photo_folder: Path) -> None:
-    listed = photo_folder / "some.txt"
-    listed.write_bytes(b"\xef\xbb\xbfb.jpg\r\na.png\r\n")
-    assert names(listed) == ["b.jpg", "a.png"]
-
-
-def test_a_list_that_is_not_text(tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_bytes(b"\xff\xfea.png")
-    with pytest.raises(ImageError, match="must be UTF-8 text with one path a line"):
-        list_photos([tmp_path / "list.txt"])
-
-
-def test_several_sources_keep_their_names_apart(photo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = photo_folder.parent / "other"
-    other.mkdir()
-    (other / "a.png").write_bytes(b"x")
-    monkeypatch.chdir(photo_folder.parent)
-    found = names("photos", "other", "photos/b.jpg")
-    assert found == [
-        "photos/a.png",
-        "photos/b.jpg",
-        "photos/c.png",
-        "photos/d.jpg",
-        "photos/e.bmp",
-        "photos/more/f.png",
-        "other/a.png",
+@pytest.mark.usefixtures("small_limit")
+def test_what_is_too_large_even_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = scan(tmp_path / "scan.jpg")
+    Image.fromarray(noise(600, 800)).save(tmp_path / "scan.png")
+    asked: list[tuple[Path, dict[str, Any]]] = [
+        (file, {}),
+        (file, {"max_side": 400}),
+        (file, {"max_side": 64, "box": (0, 0, 100, 100)}),
+        (scan(tmp_path / "progressive.jpg", progressive=True), {"max_side": 64}),
+        (tmp_path / "scan.png", {"max_side": 64}),
     ]
+    for source, how in asked:
+        with pytest.raises(ImageError, match=r"too many pixels.*; if that is right, allow more") as refused:
+            read_image(source, **how)
+        assert refused.value.arguments == ("max_pixels",)
+    monkeypatch.setattr(images_module, "LARGEST_DRAFT", 400_000)
+    with pytest.raises(ImageError, match="too many pixels: 800 x 600"):
+        read_image(file, max_side=64)
 
 
-def test_the_same_photo_twice_is_one_photo(photo_folder: Path) -> None:
-    assert names(photo_folder / "a.png", photo_folder / "a.png") == [str(photo_folder / "a.png")]
-    listed = photo_folder / "twice.txt"
-    listed.write_text("a.png\nb.jpg\na.png\n")
-    assert names(listed) == ["a.png", "b.jpg"]
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("missing", [2, 40, 900])
+def test_a_jpeg_that_lacks_its_last_bytes_is_taken_with_a_note(missing: int, progressive: bool, tmp_path: Path) -> None:
+    whole = scan(tmp_path / "whole.jpg", progressive=progressive)
+    torn = tmp_path / "torn.jpg"
+    torn.write_bytes(whole.read_bytes()[:-missing])
+    for draft in (False, True):
+        notes: list[str] = []
+        found = read_image(torn, max_side=160, draft=draft, on_note=notes.append)
+        assert notes == ["its last bytes are missing; it was read as far as it goes"]
+        wanted = read_image(whole, max_side=160, draft=draft, on_note=notes.append)
+        assert len(notes) == 1
+        rows = slice(None) if progressive else slice(0, 110)  # of 120
+        assert np.abs(found[rows].astype(int) - wanted[rows].astype(int)).mean() < 4
 
 
-def test_two_photos_of_one_name(tmp_path: Path) -> None:
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "list.txt").write_text("a.png\n")
-    with pytest.raises(
-        ImageError, match=r"two photos are called a\.png: .*one/a\.png and .*two/a\.png; name one folder above both"
-    ):
-        list_photos([tmp_path / "one" / "list.txt", tmp_path / "two" / "list.txt"])
-
-
-def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Path, pattern: str) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "rglob", fail)
-    with pytest.raises(ImageError, match=r"cannot list .*: Permission denied"):
-        list_photos([tmp_path])
-
-
-def test_nothing_found(tmp_path: Path) -> None:
-    for source in (tmp_path / "absent", tmp_path / "*.jpg"):
-        with pytest.raises(ImageError, match=r"no photos at .*: give a folder, a file, a glob pattern or a .txt list"):
-            list_photos([source])
-    assert list_photos([tmp_path]).photos == []
-
-
-def test_names_are_relative_to_the_folder_however_it_is_written(
-    photo_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(photo_folder)
-    assert names(".") == names(photo_folder) == names(f"{photo_folder}/")
-    assert names("a.png") == ["a.png"]
+def test_a_jpeg_of_which_much_is_missing_is_not(tmp_path: Path) -> None:
+    data = scan(tmp_path / "whole.jpg").read_bytes()
+    for share in (0.8, 0.5, 0.1):
+        with pytest.raises(ImageError, match="truncated"):
+            read_image(data[: int(share * len(data))], max_side=160)

@@ -1,10 +1,11 @@
 """Long work: events by iterating, the result by asking."""
 
+import inspect
 from collections.abc import Generator
 
 import pytest
 
-from superfeat.work import Work
+from superfeat.work import Work, at_once
 
 
 def counted(log: list[str]) -> Generator[int, None, str]:
@@ -49,3 +50,18 @@ def test_an_error_comes_out() -> None:
 
     with pytest.raises(ValueError, match="no"):
         Work(failing()).result()
+
+
+def test_at_once() -> None:
+    def begin_counting(end: int, *, step: int = 1) -> Work[int, str]:
+        """Counts."""
+        return Work(counting(end, step))
+
+    def counting(end: int, step: int) -> Generator[int, None, str]:
+        yield from range(0, end, step)
+        return "done"
+
+    count = at_once("count", begin_counting)
+    assert count(4, step=2) == "done"
+    assert (count.__name__, count.__doc__) == ("count", "Counts.")
+    assert str(inspect.signature(count)) == "(end: int, *, step: int = 1)"

@@ -15,12 +15,14 @@ from superfeat.cli.duplicates import duplicates
 from superfeat.cli.evaluate import evaluate
 from superfeat.cli.extract import extract
 from superfeat.cli.index import codebook, compact, delete, index, merge
+from superfeat.cli.label import label
 from superfeat.cli.pairs import pairs_from_labels
 from superfeat.cli.reproduce import reproduce
 from superfeat.cli.search import explain, search
 from superfeat.cli.serve import serve
 from superfeat.cli.terminal import VerbGroup
 from superfeat.cli.train import draw, pretrain, train
+from superfeat.cli.watch import watch
 from superfeat.cli.weights import weights
 
 
@@ -39,7 +41,9 @@ VERBS = (
     explain,
     duplicates,
     serve,
+    watch,
     demo,
+    label,
     calibrate,
     extract,
     codebook,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from superfeat.cli.accounts import accounts_for_files
+from superfeat.cli.lines import Follow
 from superfeat.cli.terminal import (
-    ENTRIES_SHOWN,
-    Follow,
     Told,
     VerbGroup,
     json_option,
@@ -43,7 +43,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, text: str | Non
         raise click.BadParameter(f"'{text}' is not a list of whole numbers like 3,17") from None
 
 
-def analysis_options(kind: str) -> Callable[[Command], Command]:
+def analysis_options(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """What all kinds share."""
     images = KINDS[kind].photos
     first = f"Take the first so many photos. [default: {images or 'all'}]"
@@ -59,7 +59,8 @@ def analysis_options(kind: str) -> Callable[[Command], Command]:
         json_option,
     ]
 
-    def add(command: Command) -> Command:
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        command = accounts_for_files(command)
         for option in reversed(options):
             command = option(command)
         return command
@@ -162,16 +163,16 @@ def _analyse(
     config = _config(kind, profile, assignments)
 
     from superfeat.extraction.extract import keep_memory
-    from superfeat.images import list_photos
     from superfeat.pages.analysis import write_analysis
+    from superfeat.sources.listing import list_photos, nothing_there
     from superfeat.studies.analyse import analyse
     from superfeat.weights import load_network
 
     keep_memory()
-    listed = list_photos(photos).photos
-    if not listed:
-        raise SuperfeatError(f"no photos in {', '.join(photos)}")
-    found = followed(analyse(kind, load_network(weights), listed, config=config, **asked))
+    listing = list_photos(photos)
+    if not listing.photos:
+        raise SuperfeatError(nothing_there(photos, listing))
+    found = followed(analyse(kind, load_network(weights), listing.photos, config=config, **asked))
     facts = write_analysis(found, output)
     table = _table(found)
     print_result({"output": str(output), **facts}, as_json, lambda result: _report(result, table))
@@ -202,10 +203,6 @@ def _report(result: Told, table: Table) -> Iterable[str]:
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         yield "  " + "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True))
-    for entry in result["skipped"][:ENTRIES_SHOWN]:
-        yield f"  skipped {entry['name']}: {entry['reason']}"
-    if len(result["skipped"]) > ENTRIES_SHOWN:
-        yield f"  … and {len(result['skipped']) - ENTRIES_SHOWN} more (--json lists them)"
     yield f"  in {result['output']}: {result['kind']}.json, {result['picture']}"
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 import superfeat
-from superfeat.cli.terminal import Progress, Told, json_option, print_result, tree
+from superfeat.cli.lines import Progress
+from superfeat.cli.terminal import Told, json_option, print_result, tree
 from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, PROFILES
+from superfeat.errors import SuperfeatError
 from superfeat.settings import as_dict
 
 
@@ -24,7 +26,7 @@ def info(artefact: Path | None, as_json: bool) -> None:
 
 
 def _defaults() -> Told:
-    from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cache_folder, shipped_names
+    from superfeat.weights.named import SHIPPED_FOLDER, cache_folder, known_names
 
     folder = SHIPPED_FOLDER / DEFAULT_WEIGHTS
     facts = _describe(folder)
@@ -35,7 +37,7 @@ def _defaults() -> Told:
             "method": facts["network"]["method"],
             "trunk": facts["network"]["trunk"]["arch"],
             "model card": str(folder / "README.md"),
-            "others": [name for name in (*shipped_names(), *NAMED) if name != DEFAULT_WEIGHTS],
+            "others": [name for name in known_names() if name != DEFAULT_WEIGHTS],
             "change with": "--weights",
         },
         "codebook": {"words": _describe(folder / "codebook")["words"], "change with": "--codebook"},
@@ -49,13 +51,16 @@ def _defaults() -> Told:
 @json_option
 def verify(artefact: Path, as_json: bool) -> None:
     """Read all of ARTEFACT (features, a codebook, an index) and compare it with its checksums."""
-    kind = _format(artefact)
+    kind = _require_format(artefact)
     if kind == "superfeat-index":
         from superfeat.index.index import Index
+        from superfeat.probability.stored import verify_calibrations
 
         index = Index.open(artefact)
         progress = Progress("verifying", None, unit="files")
         for name in index.verify():
+            progress.step(name)
+        for name in verify_calibrations(index):
             progress.step(name)
         progress.done()
         counts = {"images": len(index), "files": progress.position}
@@ -78,6 +83,15 @@ def _format(artefact: Path) -> str | None:
 
     manifest = read_json(artefact / "manifest.json") if (artefact / "manifest.json").is_file() else None
     return manifest.get("format") if isinstance(manifest, dict) else None
+
+
+def _require_format(artefact: Path) -> str | None:
+    """The same of what can be verified."""
+    if not artefact.exists():
+        raise SuperfeatError(f"there is nothing at {artefact}; name an index, a features folder or a codebook")
+    if not (artefact / "manifest.json").is_file():
+        raise SuperfeatError(f"{artefact} is no index, no features folder and no codebook: it has no manifest.json")
+    return _format(artefact)
 
 
 def _describe(artefact: Path) -> Told:
@@ -104,5 +118,13 @@ def _describe(artefact: Path) -> Told:
         facts: dict[str, Any] = read_json(artefact / "config.json")
         return facts
     from superfeat.cli.weights import describe_network
+    from superfeat.weights.named import known_names
 
+    if not artefact.exists() and str(artefact) not in (names := known_names()):
+        raise SuperfeatError(
+            f"there is nothing at {artefact}; name an index, a features folder, a codebook, a network, "
+            f"or one of the names {', '.join(names)}"
+        )
+    if artefact.is_dir():
+        raise SuperfeatError(f"{artefact} is no index, no features, no codebook and no network of superfeat")
     return describe_network(str(artefact))

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from superfeat.cli.accounts import ENTRIES_SHOWN
 from superfeat.cli.completion import INDEX_FOLDER
-from superfeat.cli.terminal import ENTRIES_SHOWN, Told, json_option, print_result
+from superfeat.cli.terminal import Told, json_option, print_result
 from superfeat.errors import DatasetError
 
 if TYPE_CHECKING:
     from superfeat.index.index import Index
+    from superfeat.probability.fit import Fitted
     from superfeat.probability.model import Reliability
 
 PATH = click.Path(path_type=Path)
@@ -29,39 +31,32 @@ def calibrate(
 ) -> None:
     """Fit the probabilities of INDEX to your own labels: a CSV with the columns image and thing, as for training.
 
-    No photo is looked at again. Photos without a label are left out; a thing with one photo is a stranger to all.
+    Without LABELS.csv: to what was said of results, on the web page or by `superfeat label`. No photo is looked at
+    again. Photos without a label are left out; a thing with one photo is a stranger to all.
     """
     from superfeat.index.index import Index
 
-    if (labels is None) != reset or (reset and (dry_run or plot)):
-        raise click.UsageError("give either LABELS.csv or --reset, the latter alone")
+    if reset and (labels or dry_run or plot):
+        raise click.UsageError("give --reset alone")
     index = Index.open(index_folder)
-    result = _reset(index) if labels is None else _fit(index, labels, dry_run, plot)
+    result = _reset(index) if reset else _fit(index, labels, dry_run, plot)
     print_result({"index": str(index_folder), **result}, as_json, _report)
 
 
 def _reset(index: "Index") -> Told:
-    from superfeat.probability.fit import reset_calibration, shipped_calibration
+    from superfeat.probability.stored import reset_calibration, shipped_calibration
 
     changed = reset_calibration(index)
     return {"reset": changed, "calibrated": shipped_calibration(index) is not None}
 
 
-def _fit(index: "Index", labels: Path, dry_run: bool, plot: Path | None) -> Told:
-    from superfeat.probability.fit import (
-        calibrate,
-        compare_index,
-        origin_of,
-        predict,
-        reliability_panel,
-        shipped_calibration,
-        store_calibration,
-    )
+def _fit(index: "Index", labels: Path | None, dry_run: bool, plot: Path | None) -> Told:
+    from superfeat.probability.fit import predict, reliability_panel
     from superfeat.probability.model import reliability
+    from superfeat.probability.stored import shipped_calibration, store_calibration
 
-    thing_of, missing = _read(index, labels)
     start = shipped_calibration(index)
-    fitted = calibrate(compare_index(index, thing_of), origin_of(index), start=start)
+    fitted, counts = _fit_answers(index) if labels is None else _fit_labels(index, labels)
     judged = {} if start is None else {"before": reliability(predict(start, fitted.results), fitted.results.labels)}
     judged["after"] = reliability(fitted.said, fitted.results.labels)
     if plot is not None:
@@ -71,15 +66,31 @@ def _fit(index: "Index", labels: Path, dry_run: bool, plot: Path | None) -> Told
     if not dry_run:
         store_calibration(index, fitted.calibration)
     return {
-        "labelled": len(thing_of),
-        "things": len(set(thing_of.values())),
-        "missing": missing,
+        **counts,
         "pairs": judged["after"].results,
         "right": judged["after"].right,
         **{name: _plain(judged[name]) if name in judged else None for name in ("before", "after")},
         "calibration": fitted.calibration.to_dict(),
         "written": not dry_run,
     }
+
+
+def _fit_labels(index: "Index", labels: Path) -> tuple["Fitted", Told]:
+    """To a table of photos and things."""
+    from superfeat.probability.fit import calibrate, compare_index, origin_of
+    from superfeat.probability.stored import shipped_calibration
+
+    thing_of, missing = _read(index, labels)
+    fitted = calibrate(compare_index(index, thing_of), origin_of(index), start=shipped_calibration(index))
+    return fitted, {"labelled": len(thing_of), "things": len(set(thing_of.values())), "missing": missing}
+
+
+def _fit_answers(index: "Index") -> tuple["Fitted", Told]:
+    """To what was said of results."""
+    from superfeat.probability.answers import calibrate_answers, read_judged
+
+    fitted, judged = calibrate_answers(index), read_judged(index)
+    return fitted, {"yes": judged.yes, "no": judged.no, "things": judged.things, "gone": judged.gone}
 
 
 def _read(index: "Index", labels: Path) -> tuple[dict[str, str], list[str]]:
@@ -117,8 +128,13 @@ def _report(result: Told) -> Iterable[str]:
         there = "the calibration that it came with" if result["calibrated"] else "no calibration, as it came"
         yield f"{result['index']} has {there}" + ("" if result["reset"] else "; there was nothing to go back from")
         return
-    yield f"{result['index']}: {result['labelled']} labelled photos of {result['things']} things"
-    if result["missing"]:
+    what = (
+        f"{result['yes']} yes and {result['no']} no to results"
+        if "yes" in result
+        else f"{result['labelled']} labelled photos"
+    )
+    yield f"{result['index']}: {what} of {result['things']} things"
+    if result.get("missing"):
         shown = ", ".join(result["missing"][:ENTRIES_SHOWN]) + (", …" if len(result["missing"]) > ENTRIES_SHOWN else "")
         yield f"  not in the index: {len(result['missing'])} ({shown})"
     yield f"{result['pairs']} pairs of a search and a result, {result['right']:.1%} right; each thing left out in turn:"

@@ -34,17 +34,29 @@ def demo(context: click.Context, output: Path) -> None:
     right, count = _count_right(index)
     click.echo(f"\nFor {right} of {count} photos the best match shows the same landmark.")
     click.echo(f"Look at {page.absolute()} in a browser: what was found for three photos, where, and why.")
-    click.echo(f"To search by yourself:  {_program()} serve {_quote(index)}")
+    click.echo(f"To search by yourself:  {next_command(index, output)}")
 
 
 def _count_right(index: Path) -> tuple[int, int]:
     """How many photos have another view of their landmark as their best match, and of how many."""
-    from superfeat.engine import Engine
+    from superfeat.engine import Engine, Named
 
     engine = Engine.open(index)
     names = list(engine.index.names())
-    best = [next((hit.name for hit in engine.search(name, top=2).hits if hit.name != name), "") for name in names]
+    best = [next((hit.name for hit in engine.search(Named(name), top=1).hits), "") for name in names]
     return sum(Path(name).parent == Path(other).parent for name, other in zip(names, best, strict=True)), len(names)
+
+
+def next_command(index: Path, output: Path) -> str:
+    """What works with what is installed: the page in a browser, or a search that writes one."""
+    try:
+        import superfeat.service.app  # noqa: F401 - to see whether it could be served
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("superfeat"):
+            raise
+        own = f"{_program()} search {_quote(index)} PHOTO --html {_quote(output / 'found.html')}"
+        return f"{own}  (in a browser: pip install 'superfeat[serve]', then {_program()} serve {_quote(index)})"
+    return f"{_program()} serve {_quote(index)}"
 
 
 def _program() -> str:

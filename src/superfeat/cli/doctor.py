@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from superfeat.cli.completion import INDEX_FOLDER
+from superfeat.cli.lines import say
 from superfeat.cli.terminal import Told, json_option, print_result
 
 MARKS = {"ok": " ", "note": "-", "problem": "!"}
@@ -32,7 +33,7 @@ def doctor(ctx: click.Context, index_folder: Path | None, as_json: bool) -> None
     }
     print_result(result, as_json, _report)
     for check in broken:
-        click.echo(f"superfeat: {check.advice or f'{check.name}: {check.text}'}", err=True)
+        say(f"superfeat: {check.advice or f'{check.name}: {check.text}'}")
     if broken:
         ctx.exit(1)
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from superfeat.cli.accounts import accounts_for_files
 from superfeat.cli.analyze import followed
-from superfeat.cli.terminal import Follow, Told, json_option, print_result, weights_option, workers_option
+from superfeat.cli.lines import Follow, say
+from superfeat.cli.terminal import Told, json_option, print_result, weights_option, workers_option
 from superfeat.config import DEFAULT_PROFILE, PROFILES
 from superfeat.errors import SuperfeatError
 from superfeat.settings import parse_assignment
@@ -53,6 +55,7 @@ DOING = {
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
 @json_option
+@accounts_for_files
 def evaluate(
     dataset: str | None,
     images: Path | None,
@@ -124,7 +127,7 @@ def _look_inside(found: "Measured", photos: int, workers: int | None, device: st
                 work = analyse_queries(kind, found, photos, workers=workers, device=device)
                 write_analysis(followed(work), folder)
             except SuperfeatError as error:
-                click.echo(f"note: no analysis of {kind}: {error}", err=True)
+                say(f"note: no analysis of {kind}: {error}")
 
 
 def _write_report(output: Path) -> str | None:
@@ -135,7 +138,7 @@ def _write_report(output: Path) -> str | None:
     try:
         return str(write_report(output))
     except MissingExtraError as error:
-        click.echo(f"note: {error}", err=True)
+        say(f"note: {error}")
         return None
 
 

@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from superfeat.cli.accounts import accounts_for_files
+from superfeat.cli.lines import Progress, say
 from superfeat.cli.terminal import (
-    ENTRIES_SHOWN,
-    Progress,
     Told,
+    exclude_option,
     json_option,
     limit_pixels,
+    max_pixels_option,
     print_result,
     weights_option,
     workers_option,
 )
-from superfeat.config import PROFILES, ExtractConfig
+from superfeat.config import DEFAULT_PROFILE, PROFILES, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.settings import overlay, parse_assignment, read_toml
 
 if TYPE_CHECKING:
-    from superfeat.images import Listing
+    from superfeat.sources.listing import Listing
 
 
 @click.command()
@@ -29,10 +31,10 @@ if TYPE_CHECKING:
 @click.option("--output", "-o", required=True, type=click.Path(path_type=Path), help="Folder for the features.")
 @weights_option
 @click.option(
-    "--profile", type=click.Choice(list(PROFILES)), default="paper", show_default=True, help="Named settings."
+    "--profile", type=click.Choice(list(PROFILES)), default=DEFAULT_PROFILE, show_default=True, help="Named settings."
 )
-@click.option("--features", type=int, help=f"Features kept per image. [paper: {ExtractConfig().features_per_image}]")
-@click.option("--max-side", type=int, help=f"Longest side in pixels. [paper: {ExtractConfig().max_side}]")
+@click.option("--features", type=int, help="Features kept per image. [default: the profile's]")
+@click.option("--max-side", type=int, help="Longest side in pixels. [default: the profile's]")
 @click.option("--as-stored", is_flag=True, help="Do not turn photos upright by their EXIF tag (benchmarks).")
 @click.option("--regions", is_flag=True, help="Also keep where in the photo each feature looks.")
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="TOML file with an [extract] table.")
@@ -40,11 +42,11 @@ if TYPE_CHECKING:
     "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting, e.g. scales=[1.0,0.5]."
 )
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
-@click.option(
-    "--max-pixels", type=int, help="Refuse photos with more pixels than this. [default: Pillow's 179 million]"
-)
+@exclude_option
+@max_pixels_option
 @workers_option
 @json_option
+@accounts_for_files
 def extract(
     photos: tuple[str, ...],
     output: Path,
@@ -57,6 +59,7 @@ def extract(
     config_file: Path | None,
     assignments: tuple[str, ...],
     device: str,
+    exclude: tuple[str, ...],
     max_pixels: int | None,
     workers: int | None,
     as_json: bool,
@@ -71,27 +74,31 @@ def extract(
     config = overlay(config, {name: value for name, value in flags.items() if value is not None})
 
     from superfeat.extraction.extract import extract_to, keep_memory
-    from superfeat.extraction.folder import FeatureStore
-    from superfeat.images import Skipped, list_photos
+    from superfeat.extraction.folder import stored_names
+    from superfeat.images import Skipped
+    from superfeat.sources.listing import list_photos, nothing_there
     from superfeat.weights import load_network
 
     keep_memory()
     limit_pixels(max_pixels)
-    listing = list_photos(photos)
+    listing = list_photos(photos, exclude=exclude)
     if not listing.photos:
-        raise SuperfeatError(f"no photos in {', '.join(photos)}")
+        raise SuperfeatError(nothing_there(photos, listing))
     network = load_network(weights)
-    there = FeatureStore(output).names() if (output / "manifest.json").is_file() else set()
-    progress = Progress("extracting", sum(photo.name not in there for photo in listing.photos))
-    new = 0
+    there = stored_names(output)
+    progress = Progress("extracting", len(listing.photos))
+    progress.at(sum(photo.name in there for photo in listing.photos))
+    new, noted = 0, []
     for outcome in extract_to(output, network, listing.photos, config, workers=workers, device=device):
-        new += not isinstance(outcome, Skipped)
+        if not isinstance(outcome, Skipped):
+            new += 1
+            noted += [] if outcome.note is None else [{"name": outcome.name, "reason": outcome.note}]
         progress.step(outcome.name)
     progress.done()
-    print_result(_extract_result(output, listing, new), as_json, _extract_report)
+    print_result({**_extract_result(output, listing, new), "noted": noted}, as_json, _extract_report)
     if network.config.whitened_dim is None and not as_json:
         note = f"note: these weights have no whitening, so features have {network.dim} raw dimensions; learn one with"
-        click.echo(f"{note}: superfeat weights whiten {weights} PHOTOS -o NETWORK", err=True)
+        say(f"{note}: superfeat weights whiten {weights} PHOTOS -o NETWORK")
 
 
 def _extract_result(output: Path, listing: "Listing", new: int) -> Told:
@@ -106,7 +113,6 @@ def _extract_result(output: Path, listing: "Listing", new: int) -> Told:
         "features_per_image": round(store.manifest["features"] / max(1, len(store)), 1),
         "dim": store.manifest["dim"],
         "skipped": [{"name": entry.name, "reason": entry.skipped} for entry in store.skipped],
-        "left_out": listing.left_out,
         "changed": [entry.name for entry in store.entries if stamps.get(entry.name, entry.stamp) != entry.stamp],
     }
 
@@ -126,14 +132,5 @@ def _extract_report(result: Told) -> Iterable[str]:
     yield f"{result['features']}: {result['images']} images ({result['new']} new), " + (
         f"{result['features_per_image']} features of {result['dim']} dimensions each"
     )
-    for entry in result["skipped"][:ENTRIES_SHOWN]:
-        yield f"  skipped {entry['name']}: {entry['reason']}"
-    if len(result["skipped"]) > ENTRIES_SHOWN:
-        yield f"  … and {len(result['skipped']) - ENTRIES_SHOWN} more (--json lists them)"
-    if result["left_out"]:
-        names = ", ".join(result["left_out"][:ENTRIES_SHOWN]) + (
-            ", …" if len(result["left_out"]) > ENTRIES_SHOWN else ""
-        )
-        yield f"  left out {len(result['left_out'])} files that are not images by their ending: {names}"
     if result["changed"]:
         yield f"  {len(result['changed'])} photos have changed since; extract into a new folder to see them anew"

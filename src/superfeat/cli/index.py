@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from superfeat.cli.accounts import accounts_for_files, as_told
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
+from superfeat.cli.lines import Follow, Progress, say
 from superfeat.cli.terminal import (
-    ENTRIES_SHOWN,
-    Follow,
-    Progress,
+    Command,
     Told,
+    exclude_option,
     json_option,
+    limit_pixels,
+    max_pixels_option,
     print_result,
     tree,
     workers_option,
@@ -23,9 +26,12 @@ from superfeat.settings import parse_assignment
 
 if TYPE_CHECKING:
     from superfeat.index.codebook import Round
-    from superfeat.index.make import Indexed
+    from superfeat.index.make import Indexed, Indexing
 
 folder = click.Path(path_type=Path)
+# What becomes of a photo, in the order and the words in which it is told.
+OUTCOMES = {"new": "new", "replaced": "replaced", "moved": "moved", "copied": "copied", "same": "unchanged"}
+ALWAYS_COUNTED = ("new", "replaced", "same")
 CODEBOOK_DEFAULTS = CodebookConfig()
 
 
@@ -59,9 +65,9 @@ def codebook(
     from superfeat.extraction.folder import FeatureStore
     from superfeat.index.codebook import Codebook
     from superfeat.index.make import learn_words
+    from superfeat.storage.store import require_replaceable
 
-    if output.exists() and not overwrite:
-        raise SuperfeatError(f"{output} exists already; choose another name or add --overwrite")
+    require_replaceable(output, ["manifest.json"], overwrite)
     if features.is_file():
         Codebook.open(features).save(output, overwrite=overwrite)
     else:
@@ -106,9 +112,34 @@ def _codebook_report(result: Told) -> Iterable[str]:
         )
 
 
+def photo_options(command: Command) -> Command:
+    """How photos are brought into an index; each verb that does it has all of these."""
+    options = (
+        click.option("--output", "-o", required=True, type=folder, help="Folder of the index, new or not."),
+        click.option(
+            "--weights",
+            "-w",
+            shell_complete=complete_weights,
+            help=f"The network for photos. [default: the index's, or {DEFAULT_WEIGHTS}]",
+        ),
+        click.option(
+            "--profile",
+            type=click.Choice(list(PROFILES)),
+            help=f"Settings for photos. [default: the index's, or {DEFAULT_PROFILE}]",
+        ),
+        click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting of extract."),
+        exclude_option,
+        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps."),
+        max_pixels_option,
+        workers_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="FEATURES|PHOTOS...")
-@click.option("--output", "-o", required=True, type=folder, help="Folder of the index, new or not.")
 @click.option(
     "--codebook",
     "words",
@@ -117,22 +148,10 @@ def _codebook_report(result: Told) -> Iterable[str]:
     f"[default: the one that comes with the network, else '{OWN_CODEBOOK}']",
 )
 @click.option("--kernel", type=click.Choice(["binary", "real"]), help="For a new index. [default: binary]")
-@click.option(
-    "--weights",
-    "-w",
-    shell_complete=complete_weights,
-    help=f"The network for photos. [default: the index's, or {DEFAULT_WEIGHTS}]",
-)
-@click.option(
-    "--profile",
-    type=click.Choice(list(PROFILES)),
-    help=f"Settings for photos. [default: the index's, or {DEFAULT_PROFILE}]",
-)
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting of extract.")
+@photo_options
 @click.option("--sync", is_flag=True, help="Also drop photos that are no longer there.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
-@workers_option
 @json_option
+@accounts_for_files
 def index(
     sources: tuple[str, ...],
     output: Path,
@@ -141,8 +160,10 @@ def index(
     weights: str | None,
     profile: str | None,
     assignments: tuple[str, ...],
+    exclude: tuple[str, ...],
     sync: bool,
     device: str,
+    max_pixels: int | None,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -152,7 +173,7 @@ def index(
     on where it stopped. An asmk inverted file (.pkl) can be imported into a new index with its codebook.
     """
     from superfeat.extraction.extract import keep_memory
-    from superfeat.index.make import index_features, index_photos
+    from superfeat.index.make import begin_indexing, index_features
 
     if (output / "manifest.json").is_file() and (words is not None or kernel is not None):
         raise SuperfeatError(f"{output} has its codebook and kernel already; leave --codebook and --kernel out")
@@ -166,41 +187,46 @@ def index(
         work = index_features(single, output, **chosen)
     else:
         keep_memory()
-        settings = dict(parse_assignment(text) for text in assignments)
-        work = index_photos(
-            sources, output, weights=weights, profile=profile, settings=settings, sync=sync, device=device, **chosen
-        )
+        limit_pixels(max_pixels)
+        chosen |= {"settings": dict(parse_assignment(text) for text in assignments), "exclude": exclude}
+        work = begin_indexing(sources, output, weights=weights, profile=profile, sync=sync, device=device, **chosen)
     follow = Follow()
     for event in work:
-        if event.detail:
-            click.echo(f"{event.detail} (one learned from many other photos finds more: --codebook)", err=True)
-        else:
-            follow(event.stage, event.done, event.total)
+        show_event(follow, event)
     follow.end()
-    print_result(_index_result(work.result()), as_json, _index_report)
+    print_result(index_result(work.result()), as_json, index_report)
 
 
-def _index_result(done: "Indexed") -> Told:
+def show_event(follow: Follow, event: "Indexing") -> None:
+    """How far an indexing is."""
+    if event.detail:
+        say(f"{event.detail} (one learned from many other photos finds more: --codebook)")
+    else:
+        follow(event.stage, event.done, event.total, event.name, event.known)
+
+
+def index_result(done: "Indexed") -> Told:
     facts = done.open().info()
     shown = {
         key: getattr(facts, key) for key in ("images", "words_per_image", "postings", "bytes", "bytes_per_posting")
     }
-    counts = {"new": done.new, "replaced": done.replaced, "same": done.same, "dropped": done.dropped}
-    skipped = [{"name": photo.name, "reason": photo.reason} for photo in done.skipped]
-    return {"index": str(done.path), **shown, **counts, "skipped": skipped}
+    counts = {kind: getattr(done, kind) for kind in OUTCOMES}
+    reasons = {kind: as_told(getattr(done, kind)) for kind in ("skipped", "noted", "left_out", "unlisted", "unsure")}
+    return {"index": str(done.path), **shown, **counts, **reasons, "dropped": done.dropped, "gone": done.gone}
 
 
-def _index_report(result: Told) -> Iterable[str]:
+def index_report(result: Told) -> Iterable[str]:
     size = f"{result['bytes'] / 1e6:.1f} MB" if result["bytes"] >= 1e6 else f"{result['bytes'] / 1e3:.0f} kB"
-    dropped = f", {result['dropped']} dropped" if result["dropped"] else ""
+    counts = [f"{result[kind]} {word}" for kind, word in OUTCOMES.items() if result[kind] or kind in ALWAYS_COUNTED]
+    counts += [f"{len(result['dropped'])} dropped"] if result["dropped"] else []
     yield (
-        f"{result['index']}: {result['images']} images ({result['new']} new, {result['replaced']} replaced, "
-        f"{result['same']} unchanged{dropped}), {result['words_per_image']} words each, {size}"
+        f"{result['index']}: {result['images']} images ({', '.join(counts)}), "
+        f"{result['words_per_image']} words each, {size}"
     )
-    for entry in result["skipped"][:ENTRIES_SHOWN]:
-        yield f"  skipped {entry['name']}: {entry['reason']}"
-    if len(result["skipped"]) > ENTRIES_SHOWN:
-        yield f"  … and {len(result['skipped']) - ENTRIES_SHOWN} more (--json lists them)"
+    if result["gone"]:
+        gone = len(result["gone"])
+        are, them = ("photo of the index is", "it") if gone == 1 else ("photos of the index are", "them")
+        yield f"  {gone} {are} no longer there (--sync drops {them})"
 
 
 @click.command()
@@ -209,7 +235,11 @@ def _index_report(result: Told) -> Iterable[str]:
 @click.option("--list", "list_file", type=click.File("r"), help="A file with a name per line (- for stdin).")
 @json_option
 def delete(index_folder: Path, names: tuple[str, ...], list_file: Any, as_json: bool) -> None:
-    """Delete images by NAME from INDEX: all, or none if one is not there. `superfeat compact` frees their space."""
+    """Delete images from INDEX by name or by file, as `superfeat search` prints them: all, or none if one is not there.
+
+    `superfeat compact` frees their space.
+    """
+    from superfeat.index.given import names_of
     from superfeat.index.index import Index
 
     listed = [line.rstrip("\r\n") for line in list_file] if list_file else []
@@ -217,7 +247,7 @@ def delete(index_folder: Path, names: tuple[str, ...], list_file: Any, as_json: 
     if not wanted:
         raise SuperfeatError("no names given; name images as `superfeat search` prints them, or use --list")
     index = Index.open(index_folder)
-    deleted = index.delete(wanted)
+    deleted = index.delete(names_of(index, wanted))
     print_result({"index": str(index_folder), "deleted": deleted, "images": len(index)}, as_json, tree)
 
 
@@ -241,9 +271,13 @@ def compact(index_folder: Path, as_json: bool) -> None:
 @click.argument("others", nargs=-1, required=True, type=INDEX_FOLDER)
 @json_option
 def merge(index_folder: Path, others: tuple[Path, ...], as_json: bool) -> None:
-    """Take the images of OTHERS, made with the same codebook, into INDEX; one of the same name replaces."""
+    """Take the images of OTHERS, made with the same codebook, into INDEX: all of them, or none if one cannot be.
+
+    An image of the same file, or of the same name and bytes, replaces ours; another photo of the same name gets a
+    longer one.
+    """
     from superfeat.index.index import Index
 
     index = Index.open(index_folder)
-    taken = sum(index.merge(Index.open(other)) for other in others)
+    taken = index.merge(*[Index.open(other) for other in others])
     print_result({"index": str(index_folder), "taken": taken, "images": len(index)}, as_json, tree)

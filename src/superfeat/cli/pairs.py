@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import Progress, Told, json_option, print_result, weights_option, workers_option
+from superfeat.cli.accounts import accounts_for_files, as_told
+from superfeat.cli.lines import Progress
+from superfeat.cli.terminal import Told, json_option, print_result, weights_option, workers_option
 from superfeat.config import DEFAULT_WEIGHTS
 
 if TYPE_CHECKING:
@@ -21,15 +23,20 @@ PATH = click.Path(path_type=Path)
 @click.option("--output", "-o", required=True, type=PATH, help="CSV of pairs, for train --pairs.")
 @click.option("--keypoints", "kind", default="sift", type=click.Choice(["sift", "xfeat"]), show_default=True)
 @click.option("--inliers", type=int, help="Least matches that agree. [default: 20 with sift, 25 with xfeat]")
+@click.option("--exhaustive", type=int, help="Look at all pairs of things with at most so many photos. [default: 200]")
+@click.option("--neighbours", type=int, help="Of larger things, at the nearest of each photo. [default: 30]")
 @weights_option
 @workers_option
 @json_option
+@accounts_for_files
 def pairs_from_labels(
     images: Path,
     labels: Path | None,
     output: Path,
     kind: str,
     inliers: int | None,
+    exhaustive: int | None,
+    neighbours: int | None,
     weights: str,
     workers: int | None,
     as_json: bool,
@@ -37,8 +44,8 @@ def pairs_from_labels(
     """Find pairs of photos that show the same view among the photos of each thing below IMAGES.
 
     A label names a place: its other sides, rooms and details are photos of it too, and would teach a network that
-    they look alike. A pair is kept where many local features agree on one homography. Things with more than 200
-    photos are looked through with the network's help.
+    they look alike. A pair is kept where many local features agree on one homography. Things with many photos are
+    looked through with the network's help.
     """
     from superfeat.datasets.folders import read_folders
     from superfeat.datasets.labelled import read_labelled
@@ -47,7 +54,9 @@ def pairs_from_labels(
 
     keep_memory()
     training_set = read_labelled(labels, images) if labels else read_folders(images)
-    rules = pairs.PairRules(kind=kind, inliers=inliers)  # type: ignore[arg-type]
+    chosen = {"inliers": inliers, "exhaustive": exhaustive, "neighbours": neighbours}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    rules = pairs.PairRules(kind=kind, **given)  # type: ignore[arg-type]
     threads = workers or default_workers()
     found: list[pairs.VerifiedPair] = []
     things: list[dict[str, Any]] = []
@@ -58,7 +67,7 @@ def pairs_from_labels(
         found += thing.pairs
         paired = {number for pair in thing.pairs for number in (pair.a, pair.b)}
         things.append({"thing": thing.name, "images": thing.photos, "paired": len(paired), "pairs": len(thing.pairs)})
-        skipped += [{"name": photo.name, "reason": photo.reason} for photo in thing.skipped]
+        skipped += as_told(thing.skipped)
         progress.at(done := done + thing.photos)
     progress.done()
     pairs.write_pairs(output, training_set.photos, found)
@@ -87,5 +96,3 @@ def _report(result: Told) -> Iterable[str]:
     yield f"{result['output']}: {result['pairs']} pairs in {sum(thing['pairs'] > 0 for thing in things)} things"
     for thing in things:
         yield f"  {thing['pairs']:6d} pairs of {thing['paired']} of {thing['images']} photos  {thing['thing']}"
-    for photo in result["skipped"]:
-        yield f"  skipped {photo['name']}: {photo['reason']}"

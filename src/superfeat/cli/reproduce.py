@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from superfeat.cli.accounts import accounts_for_files
 from superfeat.cli.completion import complete_weights
-from superfeat.cli.terminal import Follow, Told, json_option, print_result, workers_option
+from superfeat.cli.lines import Follow
+from superfeat.cli.terminal import Told, json_option, print_result, workers_option
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Given(NamedTuple):
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
 @json_option
+@accounts_for_files
 def reproduce(
     names: tuple[str, ...],
     size: str,

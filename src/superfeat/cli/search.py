@@ -1,21 +1,25 @@
 """superfeat search and explain: which photos of an index show the same thing as a photo, and why."""
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from superfeat.cli.accounts import accounts_for_files, as_told
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
-from superfeat.cli.terminal import Told, json_option, print_result, workers_option
+from superfeat.cli.export import export_options, export_sets
+from superfeat.cli.lines import say
+from superfeat.cli.terminal import Told, json_option, place_of, print_result, workers_option
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.settings import overlay, parse_assignment
 
 if TYPE_CHECKING:
-    from superfeat.engine import Engine
+    from superfeat.engine import Answer, Engine, Named
     from superfeat.features import Features
+    from superfeat.images import Skipped
     from superfeat.index.places import Region
-    from superfeat.pages.results import AnsweredQuery
 
 BAR = 24  # characters of the longest bar: of certainty, or of the best score
 BOX_HELP = "Only this part of the photo: x,y,width,height in pixels of the upright photo, or as fractions up to 1."
@@ -52,12 +56,20 @@ engine_weights = click.option(
 @click.option("--top", default=20, show_default=True, type=click.IntRange(min=1), help="How many images to show.")
 @click.option("--all", "every", is_flag=True, help="All images, best first.")
 @box_option
-@click.option("--only", type=click.File("r"), help="Search among the names in this file alone, one per line.")
+@click.option("--only", type=click.File("r"), help="Search among these images alone: a name or a file per line.")
 @engine_weights
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A search setting, e.g. alpha=2.")
+@click.option(
+    "--least",
+    type=click.FloatRange(min=0, max=1),
+    metavar="PROBABILITY",
+    help="Leave out results below it; in an index without a calibration it is a score.",
+)
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a page with the photos, to look at.")
+@export_options
 @workers_option
 @json_option
+@accounts_for_files
 def search(
     index_folder: Path,
     queries: tuple[str, ...],
@@ -67,7 +79,11 @@ def search(
     only: Any,
     weights: str | None,
     assignments: tuple[str, ...],
+    least: float | None,
     html: Path | None,
+    export: Path | None,
+    keyword: str | None,
+    merge_sidecars: bool,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -76,21 +92,45 @@ def search(
     A QUERY is a photo, a features folder (each of its images is one), or the name of an image in the index.
     """
     from superfeat.engine import Engine
+    from superfeat.index.given import names_of
 
     engine = Engine.open(index_folder, weights=weights, workers=workers)
     config = overlay(engine.index.config.search, dict(parse_assignment(text) for text in assignments), "search.")
-    names = [line.rstrip("\r\n") for line in only if line.strip()] if only else None
-    asked = _ask(engine, queries, box, top=len(engine.index) if every else top, only=names, config=config)
-    results = [{"query": one.name, "hits": [hit._asdict() for hit in one.answer.hits]} for one in asked]
-    print_result({"index": str(index_folder), "results": results}, as_json, _report)
+    listed = [line.rstrip("\r\n") for line in only if line.strip()] if only else None
+    names = None if listed is None else names_of(engine.index, listed)
+    found, skipped = _ask(engine, queries, box, top=len(engine.index) if every else top, only=names, config=config)
+    if skipped and not found and not as_json:
+        raise ImageError(f"{skipped[0].name}: {skipped[0].reason}")
+    answers = [_likely(answer, least) for answer in found]
+    results = [answer.as_dict() for answer in answers]
+    print_result({"index": str(index_folder), "results": results, "skipped": as_told(skipped)}, as_json, _report)
     if html is not None:
-        from superfeat.pages.results import write_results_page
+        from superfeat.found.results import write_results_page
 
-        write_results_page(html, engine, asked)
-        click.echo(f"look at {html}", err=True)
+        write_results_page(html, answers)
+        say(f"look at {html}")
+    if export is not None or keyword is not None:
+        from superfeat.export.photos import found_photos
+
+        sets = [found_photos(answer.name, answer) for answer in answers]
+        for line in export_sets(sets, export, {} if keyword is None else {keyword: sets}, merge_sidecars):
+            say(line)
+    if skipped:
+        say(f"superfeat: {len(skipped)} of {len(found) + len(skipped)} queries could not be read")
+        raise click.exceptions.Exit(1)
 
 
-def _queries(engine: "Engine", queries: Iterable[str]) -> "Iterator[tuple[str, str | Path | Features]]":
+def _likely(answer: "Answer", least: float | None) -> "Answer":
+    """The hits that are likely enough; without probabilities, of a score that is high enough."""
+    if least is None:
+        return answer
+    hits = [hit for hit in answer.hits if (hit.score if hit.probability is None else hit.probability) >= least]
+    return dataclasses.replace(answer, hits=hits)
+
+
+def _queries(engine: "Engine", queries: Iterable[str]) -> "Iterator[tuple[str, Path | Named | Features]]":
+    from superfeat.engine import Named
+
     for query in queries:
         path = Path(query)
         if (path / "manifest.json").is_file():
@@ -98,64 +138,76 @@ def _queries(engine: "Engine", queries: Iterable[str]) -> "Iterator[tuple[str, s
 
             yield from ((features.name, features) for features in FeatureStore(path))
         elif query in engine.index and (not path.exists() or not engine.knows_network):
-            yield query, query
+            yield query, Named(query)
         elif path.exists():
-            from superfeat.images import list_photos
+            from superfeat.sources.listing import list_photos, nothing_there
 
-            yield from ((photo.name, photo.path) for photo in list_photos([path]).photos)
+            listing = list_photos([path])
+            if not listing.photos:
+                raise SuperfeatError(nothing_there([path], listing))
+            yield from ((photo.name, photo.path) for photo in listing.photos)
         else:
-            raise SuperfeatError(f"{query} is neither a photo here nor the name of an image in {engine.index.path}")
+            yield query, Named(engine.name_of(query))
 
 
-def _fractions(engine: "Engine", query: "str | Path | Features", box: tuple[float, ...] | None) -> "Region | None":
+def _fractions(engine: "Engine", query: "Path | Named | Features", box: tuple[float, ...] | None) -> "Region | None":
     """A box in pixels as fractions of the photo; one whose numbers are all at most 1 is in fractions already."""
     if box is None or max(box) <= 1:
         return box  # type: ignore[return-value]
+    from superfeat.engine import Named
     from superfeat.features import Features
     from superfeat.images import upright_size
 
     if isinstance(query, Features):
         raise SuperfeatError("a box in pixels needs the photo itself, not its features")
-    width, height = upright_size(engine.path_of(query) if isinstance(query, str) else query)
+    width, height = upright_size(engine.path_of(query.name) if isinstance(query, Named) else query)
+    if not (-box[2] < box[0] < width and -box[3] < box[1] < height):
+        asked = ",".join(f"{number:g}" for number in box)
+        raise SuperfeatError(f"the box {asked} lies outside of the photo, which is {width} by {height} pixels")
     return box[0] / width, box[1] / height, box[2] / width, box[3] / height
 
 
 def _ask(
     engine: "Engine", queries: Iterable[str], box: tuple[float, ...] | None, **options: Any
-) -> "list[AnsweredQuery]":
-    """Answers to all queries that can be read; of the others the first is the error if none can."""
-    from superfeat.pages.results import AnsweredQuery
+) -> "tuple[list[Answer], list[Skipped]]":
+    """Answers to all queries that can be read, and the others."""
+    from superfeat.images import Skipped
 
-    asked, failed = [], None
+    answers, skipped = [], []
     for name, query in _queries(engine, queries):
         try:
             region = _fractions(engine, query, box)
-            asked.append(AnsweredQuery(name, query, region, engine.search(query, box=region, **options)))
+            answers.append(dataclasses.replace(engine.search(query, box=region, **options), name=name))
         except ImageError as error:
-            failed = failed or error
-            click.echo(f"skipped {name}: {error}", err=True)
-    if failed is not None and not asked:
-        raise failed
-    return asked
+            skipped.append(Skipped(name, str(error)))
+    return answers, skipped
 
 
 def _report(result: Told) -> Iterable[str]:
     for one in result["results"]:
-        yield f"{one['query']}:"
+        yield f"{one['query']}{_itself(one)}:"
         best = max((hit["score"] for hit in one["hits"]), default=0.0)
+        places = {shown["name"]: place_of(shown) for shown in (one["itself"], *one["hits"]) if shown is not None}
         for rank, hit in enumerate(one["hits"], 1):
             chance, part = "", max(0.0, hit["score"]) / best if best > 0 else 0.0
             if hit["probability"] is not None:
                 chance, part = f"{hit['probability']:6.1%}  ", hit["probability"]
-            yield f"{rank:5}  {chance}{hit['score']:.4f}  {'█' * round(BAR * part):{BAR}}  {_place(hit)}"
+            bar, shown = "█" * round(BAR * part), f"{place_of(hit)}{_remark(hit, places)}"
+            yield f"{rank:5}  {chance}{hit['score']:.4f}  {bar:{BAR}}  {shown}"
 
 
-def _place(hit: Told) -> str:
-    """The file to open, from here if it is below; the name where the index knows no file."""
-    if hit["path"] is None:
-        return str(hit["name"])
-    path = Path(hit["path"])
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+def _itself(one: Told) -> str:
+    """Whether the index has the query, which is then no hit, and what it is called there."""
+    if one["itself"] is None:
+        return ""
+    name, place = one["itself"]["name"], place_of(one["itself"])
+    return " (itself in the index)" if one["query"] in (name, place) else f" (itself in the index, as {place})"
+
+
+def _remark(hit: Told, places: Mapping[str, str]) -> str:
+    """What else there is to say of the file of a hit."""
+    gone = "  (no longer there)" if hit["gone"] else ""
+    return gone + ("" if hit["copy_of"] is None else f"  (a copy of {places.get(hit['copy_of'], hit['copy_of'])})")
 
 
 @click.command()
@@ -185,20 +237,22 @@ def explain(
     """
     from superfeat.engine import Engine
     from superfeat.features import Features
-    from superfeat.pages.explanation import draw_explanation, save_picture
 
     engine = Engine.open(index_folder, weights=weights, workers=workers)
     (_, asked), *more = _queries(engine, [query])
     if more or isinstance(asked, Features):
         raise SuperfeatError(f"{query} is not one photo; name a photo, or an image of the index")
-    result = engine.name_of(result)
-    explanation = engine.explain(asked, result, box=_fractions(engine, asked, box))
-    picture = draw_explanation(explanation, engine.pixels(asked), engine.pixels(result))
-    save_picture(picture, output)
-    print_result({"picture": str(output), **explanation.as_dict()}, as_json, _explain_report)
+    name, region = engine.name_of(result), _fractions(engine, asked, box)
+    explanation = engine.explain(asked, engine.hit_of(asked, name, box=region) or name, box=region)
+    explanation.save(output)
+    told = {"picture": str(output), "name": name, "path": engine.index.meta([name])[name].get("path")}
+    chance = explanation.captions.probability
+    print_result({**told, "probability": chance, **explanation.as_dict()}, as_json, _explain_report)
 
 
 def _explain_report(result: Told) -> Iterable[str]:
-    yield f"{result['picture']}: score {result['score']:.4f} from {result['shared_words']} shared words"
+    chance = "" if result["probability"] is None else f", probability {result['probability']:.1%},"
+    yield f"{result['picture']}: why {place_of(result)} was found"
+    yield f"  score {result['score']:.4f}{chance} from {result['shared_words']} shared words"
     for number, region in enumerate(result["regions"], 1):
         yield f"  region {number}: {region['share']:.0%} of the score"

@@ -1,19 +1,18 @@
-"""What all verbs share: one-line errors, progress on stderr, results on stdout, common options."""
+"""What all verbs share: one-line errors, results on stdout, common options."""
 
+import errno
 import json
-import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from superfeat.cli.accounts import with_account
 from superfeat.cli.completion import complete_weights
+from superfeat.cli.lines import printable, say
 from superfeat.config import DEFAULT_WEIGHTS
-from superfeat.errors import SuperfeatError
-
-REPORT_EVERY = 10.0  # seconds between progress lines when stderr is not a terminal
-ENTRIES_SHOWN = 5  # how many skipped photos are named on the terminal; --json has them all
+from superfeat.errors import STOPPED, SuperfeatError
 
 SETTINGS = "assignments"  # the parameter of --set NAME=VALUE
 
@@ -30,11 +29,16 @@ class VerbGroup(click.Group):
         except SuperfeatError as error:
             if ctx.find_root().params.get("debug"):
                 raise
-            click.echo(f"superfeat: {error}{self._options(ctx, error.arguments)}", err=True)
+            say(f"superfeat: {error}{self._options(ctx, error.arguments)}")
+            ctx.exit(1)
+        except OSError as error:
+            if ctx.find_root().params.get("debug") or error.errno == errno.EPIPE:  # click knows what to do then
+                raise
+            say(f"superfeat: {_system_error(error)}")
             ctx.exit(1)
         except KeyboardInterrupt:
             click.echo("\nsuperfeat: stopped; what is finished is kept, run the same command to go on", err=True)
-            ctx.exit(130)
+            ctx.exit(STOPPED)
 
     def _options(self, ctx: click.Context, arguments: Iterable[str]) -> str:
         """What the verb calls the arguments that would help; nothing for those that it does not take."""
@@ -49,6 +53,14 @@ class VerbGroup(click.Group):
             elif name in flags:
                 found.append(f"{flags[name]} {value}".rstrip())
         return f" ({', '.join(found)})" if found else ""
+
+
+def _system_error(error: OSError) -> str:
+    """What the system refused, in one line with the next step."""
+    reason = error.strerror or str(error) or type(error).__name__
+    what = f"cannot use {error.filename}: {reason}" if error.filename is not None else reason
+    denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    return f"{what}; ask its owner for the right to it, or choose another place" if denied else what
 
 
 def json_option(command: Command) -> Command:
@@ -71,6 +83,16 @@ def workers_option(command: Command) -> Command:
     return click.option("--workers", type=click.IntRange(min=1), help=help_text)(command)
 
 
+def exclude_option(command: Command) -> Command:
+    help_text = "Leave out files and folders of this name or pattern, besides what other programs keep (@eaDir, …)."
+    return click.option("--exclude", multiple=True, metavar="PATTERN", help=help_text)(command)
+
+
+def max_pixels_option(command: Command) -> Command:
+    help_text = "Refuse photos that need more pixels than this in memory. [default: Pillow's 179 million]"
+    return click.option("--max-pixels", type=click.IntRange(min=1), help=help_text)(command)
+
+
 def limit_pixels(max_pixels: int | None) -> None:
     if max_pixels is not None:
         from PIL import Image
@@ -78,12 +100,21 @@ def limit_pixels(max_pixels: int | None) -> None:
         Image.MAX_IMAGE_PIXELS = max_pixels // 2  # Pillow refuses above twice this number
 
 
+def place_of(image: Told) -> str:
+    """How an image of an index is shown: its file, from here if it is below; its name where no file is known."""
+    if image["path"] is None:
+        return str(image["name"])
+    path = Path(image["path"])
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def print_result(result: Told, as_json: bool, report: Callable[[Told], Iterable[str]]) -> None:
+    whole, lines = with_account(result, report)
     if as_json:
-        click.echo(json.dumps(result, indent=2))
+        click.echo(json.dumps(whole, indent=2))
     else:
-        for line in report(result):
-            click.echo(line)
+        for line in lines:
+            click.echo(printable(line))
 
 
 def tree(facts: Told, indent: str = "") -> Iterable[str]:
@@ -93,59 +124,3 @@ def tree(facts: Told, indent: str = "") -> Iterable[str]:
             yield from tree(value, indent + "  ")
         elif value is not None and value != []:
             yield f"{indent}{name}: {value}"
-
-
-class Progress:
-    """How far a long job is, on stderr: one changing line on a terminal, a line now and then elsewhere."""
-
-    def __init__(self, doing: str, total: int | None, unit: str = "", per_unit: float = 1) -> None:
-        self.doing, self.total, self.unit, self.per_unit = doing, total, unit, per_unit
-        self.position = 0
-        self.terminal = sys.stderr.isatty()
-        self.began = self.reported = time.monotonic()
-
-    def step(self, name: str = "") -> None:
-        """One more."""
-        self.at(self.position + 1, name)
-
-    def at(self, position: int, name: str = "") -> None:
-        """`position` are done."""
-        self.position = position
-        now = time.monotonic()
-        if now - self.reported >= (0.1 if self.terminal else REPORT_EVERY):
-            self.reported = now
-            self._show(now, name)
-
-    def done(self) -> None:
-        """Takes the line away."""
-        if self.terminal:
-            click.echo("\r\x1b[K", err=True, nl=False)
-
-    def _show(self, now: float, name: str) -> None:
-        total = "" if self.total is None else f" of {self.total / self.per_unit:.0f}"
-        line = f"{self.doing} {self.position / self.per_unit:.0f}{total} {self.unit}".rstrip()
-        if self.total and self.position:
-            left = (now - self.began) / self.position * (self.total - self.position)
-            line += f", about {left / 60:.0f} min left" if left > 90 else f", about {left:.0f} s left"
-        line += f"  {name}"
-        click.echo(f"\r\x1b[K{line[:100]}" if self.terminal else line, err=True, nl=not self.terminal)
-
-
-class Follow:
-    """Progress of one thing after another, each with its own line."""
-
-    def __init__(self) -> None:
-        self.what, self.progress = "", Progress("", None)
-
-    def __call__(self, what: str, done: int, total: int | None, note: str = "") -> None:
-        """`done` of `total` of what is going on."""
-        if what != self.what or total != self.progress.total or done < self.progress.position:
-            self.end()
-            reported = self.progress.reported  # many short jobs report as often as one long job
-            self.what, self.progress = what, Progress(what, total)
-            self.progress.reported = reported
-        self.progress.at(done, note)
-
-    def end(self) -> None:
-        """Takes the line away."""
-        self.progress.done()

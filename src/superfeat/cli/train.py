@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from superfeat.cli.terminal import Follow, Progress, Told, json_option, print_result, tree, workers_option
+from superfeat.cli.accounts import accounts_for_files, as_told
+from superfeat.cli.lines import Follow, Progress, say
+from superfeat.cli.terminal import Told, json_option, print_result, tree, workers_option
 from superfeat.config import DataConfig
+from superfeat.errors import STOPPED
 
 if TYPE_CHECKING:
     from superfeat.config import Recipe
@@ -76,6 +79,7 @@ def run_options(command: Command) -> Command:
     help="What the paths in the .json are below: one folder for all sets, or one for each.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would happen, how long and in how much memory, and stop.")
+@accounts_for_files
 def train(
     recipe: str,
     images: Path | None,
@@ -107,7 +111,7 @@ def train(
     sources = Sources(images, labels, pairs, validation, validation_images)
     threads = workers or default_workers()
     with tempfile.TemporaryDirectory() if dry_run else contextlib.nullcontext(f"{output}-drawn") as drawn:
-        whole, sources = _read_photos(settings, sources, Path(drawn), skip_unreadable, threads)
+        whole, sources, skipped = _read_photos(settings, sources, Path(drawn), skip_unreadable, threads)
         training_set, tests = split_validation(settings, whole, sources)
         if sources.validation:
             require_readable([bad for test in tests for bad in _unreadable(test.photos, threads)])
@@ -122,11 +126,14 @@ def train(
         )
         last = _follow(events, as_json)
     if _first_rank():
-        print_result({"run": str(output), **last.facts, "epochs": last.done}, as_json, _train_report)
+        print_result(
+            {"run": str(output), **last.facts, "epochs": last.done, "skipped": skipped}, as_json, _train_report
+        )
 
 
 @click.command()
 @run_options
+@accounts_for_files
 def pretrain(
     recipe: str,
     images: Path | None,
@@ -152,7 +159,7 @@ def pretrain(
     keep_memory()
     settings = _read_recipe(recipe, weights, assignments)
     drawn = Path(f"{output}-drawn")
-    training_set, _ = _read_photos(
+    training_set, _, skipped = _read_photos(
         settings, Sources(images, labels), drawn, skip_unreadable, workers or default_workers()
     )
     require_room(settings, output)
@@ -161,7 +168,8 @@ def pretrain(
             settings, training_set, output, resume=resume, workers=workers, device=device, stop=stop
         )
         last = _follow(events, as_json)
-    print_result({"run": str(output), "top1": last.facts["best"], "epochs": last.done}, as_json, _pretrain_report)
+    result = {"run": str(output), "top1": last.facts["best"], "epochs": last.done, "skipped": skipped}
+    print_result(result, as_json, _pretrain_report)
 
 
 @click.command()
@@ -195,8 +203,8 @@ def _read_recipe(recipe: str, weights: str | None, assignments: Iterable[str]) -
 
 def _read_photos(
     recipe: "Recipe", sources: "Sources", drawn: Path, skip_unreadable: bool, workers: int
-) -> "tuple[TrainingSet, Sources]":
-    """The photos, drawn into a folder if the recipe says so, each decoded once to see that it can be."""
+) -> "tuple[TrainingSet, Sources, list[dict[str, str]]]":
+    """The photos, drawn into a folder if the recipe says so, each decoded once to see that it can be; what cannot."""
     from superfeat.training.data import draw_landmarks, read_training_set, require_readable, without_photos
 
     if recipe.data.kind == "drawn" and sources.images is None:
@@ -208,9 +216,9 @@ def _read_photos(
     whole = read_training_set(recipe, sources)
     bad = _unreadable(whole.photos, workers)
     if bad and skip_unreadable:
-        return without_photos(whole, {photo.name for photo in bad}), sources
+        return without_photos(whole, {photo.name for photo in bad}), sources, as_told(bad)
     require_readable(bad)
-    return whole, sources
+    return whole, sources, []
 
 
 def _unreadable(photos: "Sequence[Photo]", workers: int) -> "list[Skipped]":
@@ -248,7 +256,7 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
     except KeyboardInterrupt:
         if _first_rank():
             click.echo("superfeat: stopped; go on with the same command and --resume", err=True)
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(STOPPED) from None
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -263,7 +271,7 @@ def _follow(events: "Iterable[Event]", as_json: bool) -> "Event":
             follow(DOING[event.stage], event.done, event.total, "" if loss is None else f"loss {loss:.4f}")
         elif event.stage in ("epoch", "validation") and not as_json and _first_rank():
             follow.end()
-            click.echo(_line(event), err=True)
+            say(_line(event))
     follow.end()
     if last is None or last.stage == "stopped":
         raise KeyboardInterrupt
@@ -292,7 +300,7 @@ def _figures(one: "SetFigures") -> str:
 
 def _tell(notes: Iterable[str]) -> None:
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
 
 
 def _train_report(result: Told) -> Iterable[str]:

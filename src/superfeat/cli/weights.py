@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from superfeat.cli.terminal import Progress, Told, VerbGroup, json_option, print_result, tree, workers_option
+from superfeat.cli.accounts import accounts_for_files, as_told
+from superfeat.cli.lines import Progress, say
+from superfeat.cli.terminal import Told, VerbGroup, json_option, print_result, tree, workers_option
 from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 
@@ -49,24 +51,33 @@ def describe_network(source: str) -> Told:
 @click.option("--int8", "calibration", multiple=True, metavar="PHOTOS", help="Quantise an .onnx, calibrated on PHOTOS.")
 @click.option("--overwrite", is_flag=True)
 @json_option
+@accounts_for_files
 def convert(
     source: str, output: Path, half: bool, calibration: tuple[str, ...], overwrite: bool, as_json: bool
 ) -> None:
-    """Write SOURCE (a released checkpoint, a trunk file, a name, a folder) in our format, or as ONNX."""
-    from superfeat.weights import load_network, save_network
+    """Write SOURCE (a released checkpoint, a trunk file, a name, a folder) in our format, or as ONNX.
+
+    A folder takes along the codebook and the calibration that SOURCE has; an .onnx file cannot.
+    """
+    from superfeat.weights import load_network
+    from superfeat.weights.files import carried_files, convert_network
 
     if calibration and output.suffix != ".onnx":
         raise SuperfeatError("--int8 makes an .onnx file; give an output that ends in .onnx")
-    network = load_network(source)
+    notes = []
     if output.suffix == ".onnx":
-        _convert_to_onnx(network, output, calibration, overwrite)
+        _convert_to_onnx(load_network(source), output, calibration, overwrite)
+        if carried_files(source):
+            notes = [f"an .onnx file has no room for what {source} brings; name its codebook where you need one"]
     else:
-        save_network(network, output, half=half, overwrite=overwrite)
+        notes = convert_network(source, output, half=half, overwrite=overwrite)
+    for note in notes:
+        say(f"note: {note}")
     print_result({"written": str(output), **describe_network(str(output))}, as_json, tree)
 
 
 def _convert_to_onnx(network: "Network", output: Path, calibration: tuple[str, ...], overwrite: bool) -> None:
-    from superfeat.images import list_photos
+    from superfeat.sources.listing import list_photos
     from superfeat.weights.onnx import export_onnx, quantise_onnx
 
     if not calibration:
@@ -89,7 +100,7 @@ def get(name: str, source: str | None, as_json: bool) -> None:
 
     size = NAMED[name].bytes if name in NAMED else 0
     if size:
-        click.echo(f"bringing {name} ({size / 1e6:.0f} MB unless it is here already)", err=True)
+        say(f"bringing {name} ({size / 1e6:.0f} MB unless it is here already)")
     progress = Progress(f"bringing {name}", size, unit="MB", per_unit=1e6)
     path = get_weights(name, source=source, progress=lambda have, _: progress.at(have))
     progress.done()
@@ -108,6 +119,7 @@ def get(name: str, source: str | None, as_json: bool) -> None:
 @click.option("--overwrite", is_flag=True)
 @workers_option
 @json_option
+@accounts_for_files
 def whiten(
     network: str,
     photos: tuple[str, ...],
@@ -121,14 +133,17 @@ def whiten(
 ) -> None:
     """Learn the PCA-whitening of NETWORK from PHOTOS."""
     from superfeat.extraction.extract import keep_memory
-    from superfeat.images import list_photos
+    from superfeat.sources.listing import list_photos, nothing_there
+    from superfeat.storage.store import require_replaceable
     from superfeat.training.whiten import fit_whitening
     from superfeat.weights import load_network, save_network
 
-    if output.exists() and not overwrite:
-        raise SuperfeatError(f"{output} exists already; choose another name or add --overwrite")
+    require_replaceable(output, ["config.json"], overwrite)
     keep_memory()
-    chosen = list_photos(photos).photos[:images]
+    listing = list_photos(photos)
+    if not listing.photos:
+        raise SuperfeatError(nothing_there(photos, listing))
+    chosen = listing.photos[:images]
     progress = Progress("learning from", len(chosen))
     skipped: list[Any] = []
     finished = fit_whitening(
@@ -144,4 +159,4 @@ def whiten(
     progress.done()
     save_network(finished, output, overwrite=overwrite)
     result = {"written": str(output), **describe_network(str(output))}
-    print_result({**result, "skipped": [{"name": one.name, "reason": one.reason} for one in skipped]}, as_json, tree)
+    print_result({**result, "skipped": as_told(skipped)}, as_json, lambda _: tree(result))

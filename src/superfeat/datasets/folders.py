@@ -5,7 +5,7 @@ from pathlib import Path
 from superfeat.datasets.labelled import read_pairs
 from superfeat.datasets.training_set import TrainingSet, from_labels, listed
 from superfeat.errors import DatasetError
-from superfeat.images import list_photos
+from superfeat.sources.listing import list_photos, nothing_there
 
 PAIRS_FILE = "pairs.csv"
 
@@ -18,8 +18,7 @@ def read_folders(folder: str | Path, pairs: str | Path | None = None) -> Trainin
     listing = list_photos([folder])
     names = [photo.name for photo in listing.photos]
     if not names:
-        left_out = f" (its {len(listing.left_out)} files have other endings)" if listing.left_out else ""
-        raise DatasetError(f"{folder} holds no photos{left_out}: give a folder with one sub-folder of photos per thing")
+        raise DatasetError(f"{nothing_there([folder], listing)}: give a folder with one sub-folder of photos per thing")
     if loose := [name for name in names if "/" not in name]:
         raise DatasetError(
             f"{folder} holds photos that are in no sub-folder ({listed(loose)}), so that what they show is unknown: "

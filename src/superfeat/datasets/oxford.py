@@ -7,7 +7,8 @@ from typing import Literal
 from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
 from superfeat.datasets.revisited import file_name, places, read_box
 from superfeat.errors import DatasetError
-from superfeat.images import Box, Photo, list_photos
+from superfeat.images import Box, Photo
+from superfeat.sources.listing import list_photos
 
 Name = Literal["oxford5k", "paris6k"]
 TRUTH_FOLDERS: dict[Name, tuple[str, ...]] = {

@@ -34,11 +34,3 @@ def advise(checks: Iterable[Check]) -> list[str]:
     given = [check for check in checks if check.advice is not None]
     ordered = sorted(given, key=lambda check: (check.state != "problem", -check.slows, check.name))
     return [str(check.advice) for check in ordered]
-
-
-def as_size(count: float) -> str:
-    """Bytes for people."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} bytes"

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from superfeat.doctor.checks import Check, as_size, guarded
+from superfeat.doctor.checks import Check, guarded
 from superfeat.doctor.machine import ROOT, file_system, find_memory, is_network
 from superfeat.errors import SuperfeatError
+from superfeat.storage.sizes import as_size
 
 if TYPE_CHECKING:
     from superfeat.index.index import Index
@@ -96,14 +97,17 @@ def _check_photos(index: "Index") -> Iterator[Check]:
     gone = [path for path in paths if not path.exists()]
     if gone:
         text = f"{len(gone)} of {len(paths)} looked for are not where they were, for example {gone[0]}"
-        advice = "photos were moved or removed: index them again where they are now, and delete those that are gone"
+        advice = (
+            f"superfeat index PHOTOS -o {index.path} finds photos that were moved, PHOTOS being where they are now; "
+            "with --sync it drops those that are gone"
+        )
         yield Check("index photos", "note", text, advice)
     else:
         yield Check("index photos", "ok", f"all of {len(paths)} looked for are where they were")
 
 
 def _check_calibration(index: "Index") -> Iterator[Check]:
-    from superfeat.index.build import CALIBRATION
+    from superfeat.config import CALIBRATION
 
     if (index.path / CALIBRATION).is_file():
         yield Check("index calibration", "ok", "there: results come with probabilities")

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from superfeat.doctor.checks import Check, as_size
+from superfeat.doctor.checks import Check
 from superfeat.doctor.probe import Probed
+from superfeat.storage.sizes import as_size
 from superfeat.threads import all_cores
 
 ROOT = Path("/")

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import superfeat
 from superfeat.config import ExtractConfig
-from superfeat.doctor.checks import Check, as_size
+from superfeat.doctor.checks import Check
 from superfeat.doctor.probe import PACKAGES, Probed
+from superfeat.storage.sizes import as_size
 
 PATIENCE = 120  # seconds: importing torch from a slow disk takes long
 FLOPS_PER_PIXEL = 133e3  # of a ResNet-50's first three stages: 3.3 of its 4.1 billion products for 224 x 224 pixels
@@ -36,6 +37,7 @@ EXTRAS = {
     "heif": Extra(("pillow-heif",), "photos of iPhones (.heic)"),
     "onnx": Extra(("onnx", "onnxruntime"), "networks as .onnx files, and int8 ones, which are faster"),
     "serve": Extra(("fastapi", "uvicorn", "prometheus-client", "python-multipart"), "the web page and the service"),
+    "watch": Extra(("watchfiles",), "an index that follows its folders (superfeat watch)"),
     "report": Extra(("matplotlib",), "drawn figures in reports and reproductions"),
     "tensorboard": Extra(("tensorboard",), "curves while a network is trained"),
     "keras": Extra(("h5py",), "weights in Keras' .h5 files"),

@@ -2,6 +2,8 @@
 
 import functools
 import io
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +28,8 @@ PORTRAITS = 0.25
 FINENESS = 2  # rendered pixels per pixel of the photo, along each side
 SMALLEST_SIDE = 16
 QUALITY = 92
+DRAWN_NAME = re.compile(r"landmark_\d{4,}/\.?view_\d{2,}\.jpg.*")  # or what is left of one that was being written
+PHOTO_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".heic", ".heif", ".tif", ".tiff", ".webp", ".gif", ".bmp", ".dng"})
 
 
 def draw(
@@ -90,9 +94,21 @@ def draw_folder(
     _require(seed=seed, first=first)
     if things < 1 or views < 1:
         raise ConfigError(f"{things} things of {views} views are nothing to draw; give at least one of each")
+    if (other := _other_photo(Path(folder))) is not None:
+        raise ConfigError(f"{folder} holds other photos, such as {other}; draw into a folder of its own")
     if max_side * 3 // 4 < SMALLEST_SIDE:
         raise ConfigError(f"a longest side of {max_side} pixels is too small to draw on; give at least 22")
     return _draw_files(Path(folder), range(first, first + things), views, seed, (max_side, max_side * 3 // 4))
+
+
+def _other_photo(folder: Path) -> str | None:
+    """A photo in this folder that was not drawn into it; None if there is none."""
+    files = (Path(here, name) for here, _, names in os.walk(folder) for name in names)
+    for file in files:
+        name = file.relative_to(folder).as_posix()
+        if file.suffix.lower() in PHOTO_ENDINGS and not DRAWN_NAME.fullmatch(name):
+            return name
+    return None
 
 
 def _draw_files(folder: Path, things: range, views: int, seed: int, size: tuple[int, int]) -> Iterator[Path]:

@@ -13,9 +13,10 @@ from superfeat.evaluation.card import Card
 from superfeat.evaluation.judge import Scores
 from superfeat.evaluation.run import Evaluated, run_protocol
 from superfeat.evaluation.stages import Step
-from superfeat.images import Photo, list_photos
+from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, Round
 from superfeat.settings import Changes, as_dict, overlay
+from superfeat.sources.listing import list_photos
 from superfeat.weights import Network, carried_codebook, load_network
 from superfeat.work import Work
 

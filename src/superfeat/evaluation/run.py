@@ -29,7 +29,7 @@ from superfeat.evaluation.stages import (
     search_pooled,
 )
 from superfeat.extraction.extract import pool_to
-from superfeat.extraction.folder import FeatureFacts, FeatureStore
+from superfeat.extraction.folder import FeatureFacts, FeatureStore, stored_names
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, Round
 from superfeat.index.index import Index
@@ -228,7 +228,7 @@ class _EvaluationFolder:
             outcomes = pool_to(
                 folder, network, renamed(photos, names), config.extract, workers=self.workers, device=self.device
             )
-            for done, _ in enumerate(outcomes, 1):
+            for done, _ in enumerate(outcomes, len(stored_names(folder)) + 1):
                 yield Step("distractors", done, len(photos))
         skipped = {entry.name for entry in FeatureStore(folder).skipped}
         return [photo.name for photo, name in zip(photos, names, strict=True) if name in skipped]

@@ -14,7 +14,8 @@ from superfeat.extraction.folder import FeatureStore
 from superfeat.features import Features, ImageWords
 from superfeat.images import Box, Photo
 from superfeat.index.build import BATCH
-from superfeat.index.index import Added, Index
+from superfeat.index.entries import Added
+from superfeat.index.index import Index
 
 
 class SetRanking(NamedTuple):

@@ -17,7 +17,7 @@ from superfeat.errors import StoreError
 from superfeat.evaluation.judge import GradedRanking, grade_ranking, grades_of
 from superfeat.evaluation.searching import SetNames, distractor_names, own_names, renamed, search_set, stored_queries
 from superfeat.extraction.extract import extract_to, pool_to
-from superfeat.extraction.folder import FeatureStore, photo_stamp
+from superfeat.extraction.folder import FeatureStore, photo_stamp, stored_names
 from superfeat.images import Photo, Skipped
 from superfeat.index.build import add_features, add_photos, feature_facts
 from superfeat.index.codebook import Codebook, Round, train_codebook, words_for
@@ -46,10 +46,9 @@ def extract_set(
     wanted = own_names(test).photos(test)
     photos = renamed(list(wanted.values()), list(wanted))
     write = pool_to if config.method == "pooled" else extract_to
-    there = 0
-    if (folder / "manifest.json").is_file():
+    there = len(stored_names(folder))
+    if there:
         _require_unchanged(FeatureStore(folder), wanted)
-        there = len(FeatureStore(folder).names())
     outcomes = write(folder, network, photos, config.extract, workers=workers, device=device)
     for done, _ in enumerate(outcomes, there + 1):
         yield Step("features", done, len(photos))
@@ -97,7 +96,7 @@ def learn_codebook(
     if not (folder / "codebook").is_dir():
         single = dataclasses.replace(config.extract, scales=(1.0,))
         outcomes = extract_to(folder / "features", network, chosen, single, workers=workers, device=device)
-        for done, _ in enumerate(outcomes, 1):
+        for done, _ in enumerate(outcomes, len(stored_names(folder / "features")) + 1):
             yield Step("codebook features", done, len(chosen))
         store = FeatureStore(folder / "features")
         words = words_for(sum(entry.count for entry in store.entries), config.codebook.words)

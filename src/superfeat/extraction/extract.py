@@ -19,17 +19,19 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int64, UInt8
+from jaxtyping import Float, Float32, Int64
 from torch import Tensor, nn
 
-from superfeat.config import ExtractConfig
+from superfeat.config import DEFAULT_PROFILE, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
+from superfeat.extraction.decode import Decoded, decode, read_for
 from superfeat.extraction.folder import FeatureFacts, feature_writer, photo_stamp
 from superfeat.features import Features
-from superfeat.images import Photo, Skipped, list_photos, normalise, read_image, scaled_size
+from superfeat.images import Photo, Skipped, normalise, scaled_size
 from superfeat.methods import method_of
 from superfeat.nets.local import Local
 from superfeat.settings import as_dict
+from superfeat.sources.listing import list_photos
 from superfeat.threads import all_cores, worker_pool
 from superfeat.weights import Network
 
@@ -38,7 +40,6 @@ EVERY_FEATURE = 1 << 30
 MALLOC_ARENA_MAX, MALLOC_MMAP_MAX, MALLOC_TRIM_THRESHOLD = -8, -4, -1  # of glibc's mallopt
 BYTES_PER_WORKER = 2 << 30  # the trunk at scale 2.0 of 1024 x 1024 needs about 1.5 GB
 Photos = str | Path | Iterable[str | Path | Photo]
-Pixels = UInt8[np.ndarray, "height width 3"]
 
 
 class ScaleFeatures(NamedTuple):
@@ -54,7 +55,7 @@ class ScaleFeatures(NamedTuple):
 def extract(
     network: Network,
     photos: Photos,
-    config: ExtractConfig = ExtractConfig(),  # noqa: B008 - frozen
+    config: ExtractConfig = ExtractConfig.profile(DEFAULT_PROFILE),  # noqa: B008 - frozen
     *,
     workers: int | None = None,
     device: str = "cpu",
@@ -65,7 +66,7 @@ def extract(
     `photos` are paths, or one folder, glob pattern or list file. Raises ImageError only if no photo could be read.
     """
     done, reasons = 0, []
-    for outcome in _run(network, as_photos(photos), config, workers, device):
+    for outcome in _run(network, _each(photos), config, workers, device):
         if isinstance(outcome, Features):
             done += 1
             yield outcome
@@ -89,9 +90,9 @@ def extract_image(
 ) -> Features:
     """The features of one photo, given as a file or as its bytes: the same as `extract` gives. ImageError if none."""
     require_device(device)
-    pixels = read_image(source, max_side=config.max_side, upright=config.upright, draft=config.draft)
+    decoded = read_for(config, source)
     with _runners(network, workers, device) as (module, runners, _):
-        pending = _start(module, network, pixels, config, runners, device)
+        pending = _start(module, network, decoded, config, runners, device)
         return _finish(network, name, pending, config)
 
 
@@ -99,7 +100,7 @@ def extract_to(
     path: str | Path,
     network: Network,
     photos: Photos,
-    config: ExtractConfig = ExtractConfig(),  # noqa: B008 - frozen
+    config: ExtractConfig = ExtractConfig.profile(DEFAULT_PROFILE),  # noqa: B008 - frozen
     *,
     workers: int | None = None,
     device: str = "cpu",
@@ -168,9 +169,15 @@ def _extract_to(
 
 def as_photos(photos: Photos) -> list[Photo]:
     """Paths as they are given; a single string or path may be a folder, a glob pattern or a list."""
+    return list(_each(photos))
+
+
+def _each(photos: Photos) -> Iterator[Photo]:
+    """The same one by one, as they are asked for."""
     if isinstance(photos, (str, Path)):
-        return list_photos([photos]).photos
-    return [photo if isinstance(photo, Photo) else Photo(Path(photo), str(photo)) for photo in photos]
+        photos = list_photos([photos]).photos
+    for photo in photos:
+        yield photo if isinstance(photo, Photo) else Photo(Path(photo), str(photo))
 
 
 def default_workers() -> int:
@@ -216,20 +223,20 @@ def _run(
 ) -> Iterator[Features | Skipped]:
     """The pipeline: decoding runs ahead of the network, the network's tasks ahead of the selection."""
     require_device(device)
-    decoding: collections.deque[tuple[Photo, Future[Pixels | Skipped]]] = collections.deque()
+    decoding: collections.deque[tuple[Photo, Future[Decoded | Skipped]]] = collections.deque()
     working: collections.deque[tuple[Photo, Skipped | _Pending]] = collections.deque()
     coming = iter(photos)
     with worker_pool(DECODERS) as decoders, _runners(network, workers, device) as (module, runners, count):
         while True:
             while len(decoding) < count + DECODERS and (photo := next(coming, None)) is not None:
-                decoding.append((photo, decoders.submit(_decode, photo, config)))
+                decoding.append((photo, decoders.submit(decode, photo, config)))
             while decoding and len(working) <= count:
                 photo, decoded = decoding.popleft()
-                pixels = decoded.result()
-                if isinstance(pixels, Skipped):
-                    working.append((photo, pixels))
+                outcome = decoded.result()
+                if isinstance(outcome, Skipped):
+                    working.append((photo, outcome))
                 else:
-                    working.append((photo, _start(module, network, pixels, config, runners, device)))
+                    working.append((photo, _start(module, network, outcome, config, runners, device)))
             if not working:
                 return
             photo, pending = working.popleft()
@@ -251,36 +258,28 @@ def _runners(
         torch.set_num_threads(threads)  # the workers' setting reaches parts of torch that all threads share
 
 
-def _decode(photo: Photo, config: ExtractConfig) -> Pixels | Skipped:
-    try:
-        return read_image(
-            photo.path, max_side=config.max_side, upright=config.upright, box=photo.box, draft=config.draft
-        )
-    except ImageError as error:
-        return Skipped(photo.name, str(error))
-
-
 class _Pending(NamedTuple):
     image_size: tuple[int, int]
     scales: list[float]
     parts: "list[Future[ScaleFeatures]]"
+    note: str | None
 
 
 def _start(
     module: Callable[[Tensor], Local],
     network: Network,
-    pixels: Pixels,
+    decoded: Decoded,
     config: ExtractConfig,
     runners: ThreadPoolExecutor,
     device: str,
 ) -> "_Pending":
     """Hands each scale of a decoded photo to the workers."""
-    height, width = pixels.shape[:2]
+    height, width = decoded.pixels.shape[:2]
     scales = [scale for scale in config.scales if min(scaled_size(height, width, scale)) >= 1]
-    image = torch.from_numpy(normalise(pixels, *network.normalisation)).unsqueeze(0).to(device)
+    image = torch.from_numpy(normalise(decoded.pixels, *network.normalisation)).unsqueeze(0).to(device)
     recompute = network.module.recompute_scale
     parts = [runners.submit(_run_scale, module, image, scale, recompute, config.attention) for scale in scales]
-    return _Pending((width, height), scales, parts)
+    return _Pending((width, height), scales, parts, decoded.note)
 
 
 @torch.inference_mode()
@@ -377,4 +376,5 @@ def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfi
         maps,
         pending.image_size,
         network.digest,
+        pending.note,
     )

@@ -134,6 +134,11 @@ class FeatureStore:
                 raise StoreError(f"{self.path}: the features of {entry.name} are damaged; extract them again")
 
 
+def stored_names(path: Path) -> set[str]:
+    """Names of the images that an extraction into this folder need not do again; none if it is not there yet."""
+    return FeatureStore(path).names() if (path / "manifest.json").is_file() else set()
+
+
 class FeatureWriter:
     """Adds images to a features folder, new or half done."""
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import threading
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -14,6 +15,8 @@ from superfeat.errors import ConfigError, SuperfeatError
 
 KeypointKind = Literal["sift", "xfeat"]
 KEYPOINTS = 1000  # of a photo, the most contrasted first
+
+_loading = threading.Lock()  # one thread loads XFeat, and turns stdout away and back meanwhile
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,9 +52,11 @@ def _sift(pixels: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
 def _xfeat(pixels: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     import torch
 
-    image = torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1).unsqueeze(0).float()
+    image = torch.from_numpy(np.array(pixels)).permute(2, 0, 1).unsqueeze(0).float()  # a copy: pixels may be read-only
+    with _loading:
+        network = _xfeat_network()
     with torch.inference_mode():
-        found = _xfeat_network().detectAndCompute(image, top_k=most)[0]
+        found = network.detectAndCompute(image, top_k=most)[0]
     return found["keypoints"].float().numpy(), found["descriptors"].float().numpy()
 
 

@@ -1,16 +1,19 @@
 """Into the index: features folders and photos. What is there and has not changed is left alone, so both can go on."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+import dataclasses
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from superfeat.config import CodebookConfig, ExtractConfig
+from superfeat.config import CALIBRATION, CodebookConfig, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, photo_stamp
 from superfeat.features import Features, ImageWords, Meta
 from superfeat.images import Photo, Skipped
 from superfeat.index.codebook import read_codebook_manifest
-from superfeat.index.index import Added, Index
+from superfeat.index.entries import Added
+from superfeat.index.identity import Register
+from superfeat.index.index import Index
 from superfeat.index.manifest import IndexFacts
 from superfeat.index.places import encode_places, word_regions
 from superfeat.settings import as_dict
@@ -19,7 +22,6 @@ from superfeat.storage.store import as_json, differences, read_json, write_json
 if TYPE_CHECKING:
     from superfeat.weights import Network
 
-CALIBRATION = "calibration.json"  # in an index or a network's folder: from scores to probabilities
 BATCH = 64  # images that share one wait for the disk
 # A codebook learned from the photos themselves wants few words (benchmarks/codebooks.py).
 FEWEST_WORDS, FEATURES_PER_WORD, LEAST_ADVISED_FEATURES_PER_WORD = 64, 2000, 8
@@ -63,69 +65,127 @@ def add_photos(
     workers: int | None = None,
     device: str = "cpu",
 ) -> Iterator[Added | Skipped]:
-    """Extracts and adds photos; one whose file has not changed since is not read again.
+    """Brings photos in, each under the name it has or a longer one; one whose bytes are known is not extracted again.
 
     `extracted` holds features of some of them, made by the same network with the same settings.
     """
-    from superfeat.extraction.extract import extract
-
     _require_same(index, as_json({"extract": as_dict(config)}))
-    metas: dict[str, Meta] = {}
-    todo: list[Photo] = []
-    photos = list(photos)
-    known = index.meta([photo.name for photo in photos])
-    for photo in photos:
-        metas[photo.name] = as_json({"stamp": photo_stamp(photo.path), "path": str(photo.path.resolve())})
-        before = known.get(photo.name, {})
-        if {key: before.get(key) for key in metas[photo.name]} != metas[photo.name]:
-            todo.append(photo)
-    skipped: list[Skipped] = []
+    register = Register(index)
+    known = register.sort(list(photos))
+    yield from (Added(entry.name, entry.id, "same") for _, entry in known.same)
+    looker = _Looker(index, network, config, extracted, workers, device, bool(known.same))
+    changed: list[Photo] = []
+    for photo in known.changed:  # first: what was moved must be found before a changed photo takes its place
+        settled = register.settle(photo, copies=False)
+        if settled is None:
+            changed.append(photo)
+        else:
+            yield settled
+    yield from looker.look_at(register, known.new)
+    yield from register.drop_displaced()
+    yield from looker.look_at(register, changed)
 
-    def features_of() -> Iterator[Features]:
-        ready = {entry.name: entry.stamp for entry in extracted.entries} if extracted is not None else {}
-        have = [photo for photo in todo if ready.get(photo.name) == photo_stamp(photo.path)]
-        if extracted is not None:
-            yield from (extracted[photo.name] for photo in have)
-        names = {photo.name for photo in have}
-        rest = [photo for photo in todo if photo.name not in names]
+
+class _Looker:
+    """Extracts photos and adds them."""
+
+    def __init__(
+        self,
+        index: Index,
+        network: "Network",
+        config: ExtractConfig,
+        extracted: FeatureStore | None,
+        workers: int | None,
+        device: str,
+        some_known: bool,
+    ) -> None:
+        self.index, self.network, self.config, self.extracted = index, network, config, extracted
+        self.workers, self.device = workers, device
+        self.some = some_known  # whether any photo could be read so far
+
+    def look_at(self, register: Register, photos: Iterable[Photo]) -> Iterator[Added | Skipped]:
+        """One outcome for each photo; of several with the same bytes one is extracted."""
+        outcomes: list[Added | Skipped] = []
+        later: list[Photo] = []
+        metas: dict[str, Meta] = {}
+        notes: dict[str, str | None] = {}
+        pending: set[str] = set()
+
+        def unknown() -> Iterator[Photo]:
+            for photo in photos:
+                if (digest := register.digest(photo.path.resolve())) in pending:
+                    later.append(photo)
+                elif (settled := register.settle(photo)) is not None:
+                    outcomes.append(settled)
+                else:
+                    named = dataclasses.replace(photo, name=register.name_for(photo))
+                    metas[named.name] = register.facts(photo)
+                    pending.update([digest] if digest is not None else [])
+                    yield named
+
+        def new() -> Iterator[tuple[str, ImageWords, Meta]]:
+            for features in self._features(unknown(), outcomes):
+                words = self.index.query(features, assignments=1)
+                notes[features.name] = features.note
+                yield features.name, words, {**metas[features.name], **_facts(features, words)}
+
+        for added in self.index.add_many(new()):
+            yield from outcomes
+            outcomes.clear()
+            yield added._replace(note=notes.pop(added.name))
+        yield from outcomes
+        if later:
+            yield from self.look_at(register, later)
+
+    def _features(self, photos: Iterator[Photo], outcomes: list[Added | Skipped]) -> Iterator[Features]:
+        """Of each photo, from `extracted` where it has them; those that cannot be read go to the outcomes."""
+        from superfeat.extraction.extract import extract
+
+        ready = {entry.name: entry.stamp for entry in self.extracted.entries} if self.extracted is not None else {}
+        rest: list[Photo] = []
+        for photo in photos if ready else ():
+            if self.extracted is not None and ready.get(photo.name) == photo_stamp(photo.path):
+                self.some = True
+                yield self.extracted[photo.name]
+            else:
+                rest.append(photo)
+        coming = iter(rest) if ready else photos
         try:
-            yield from extract(network, rest, config, workers=workers, device=device, on_skip=skipped.append)
+            for features in extract(
+                self.network, coming, self.config, workers=self.workers, device=self.device, on_skip=outcomes.append
+            ):
+                self.some = True
+                yield features
         except ImageError:  # none of these could be read
-            if not have and not known:
+            if not self.some and not any(isinstance(outcome, Added) for outcome in outcomes):
                 raise
 
-    def new() -> Iterator[tuple[str, ImageWords, Meta]]:
-        for features in features_of():
-            words = index.query(features, assignments=1)
-            noted = {**metas[features.name], "size": list(features.image_size or ())}
-            yield features.name, words, noted | _places(features, words)
 
-    for added in index.add_many(new()):
-        yield from skipped
-        skipped.clear()
-        yield added
-    yield from skipped
+def add_photo(
+    index: Index, network: "Network", photo: Photo, config: ExtractConfig, *, workers: int | None, device: str
+) -> Added:
+    """Brings one photo in under the very name it has; the image that had it is replaced. ImageError if it cannot."""
+    from superfeat.extraction.extract import extract_image
+
+    facts = Register(index).facts(photo)
+    alike = index.find("digest", [str(facts["digest"])]).get(str(facts["digest"]), [])
+    if alike:
+        return index.add(photo.name, index.words_of(alike[0].name), {**alike[0].meta, **facts})
+    try:
+        features = extract_image(network, photo.path, config, name=photo.name, workers=workers, device=device)
+    except ImageError as error:
+        raise ImageError(f"{photo.name}: {error}") from error
+    words = index.query(features, assignments=1)
+    (added,) = index.add_many([(photo.name, words, {**facts, **_facts(features, words)})])
+    return added
 
 
-def _places(features: Features, image: ImageWords) -> dict[str, str]:
-    """Where its words are, if its features say where they look."""
+def _facts(features: Features, image: ImageWords) -> Meta:
+    """What is noted of a photo besides its file: its size, and where its words are, if its features say so."""
+    facts: Meta = {"size": list(features.image_size or ())}
     if features.regions is None or image.assigned is None:
-        return {}
-    return {"places": encode_places(word_regions(features.regions, image.assigned[:, 0], image.words))}
-
-
-def vanished(index: Index, photos: Iterable[Photo], folders: Sequence[Path]) -> list[str]:
-    """Indexed photos that `photos` does not list although they lay in one of these folders, or whose file is gone."""
-    listed = {photo.name for photo in photos}
-    roots = [folder.resolve() for folder in folders]
-    gone = []
-    for _, image in index.snapshot().images():
-        path = Path(str(image.meta.get("path", "")))
-        if image.name in listed or not path.is_absolute():
-            continue
-        if any(path.is_relative_to(root) for root in roots) or not path.exists():
-            gone.append(image.name)
-    return gone
+        return facts
+    return {**facts, "places": encode_places(word_regions(features.regions, image.assigned[:, 0], image.words))}
 
 
 def take_calibration(index: Index, codebook: Path) -> None:

@@ -1,25 +1,29 @@
 """What an index holds now: its segments, which of their images are dead, and the images still in the journal."""
 
+import collections
 import contextlib
+import dataclasses
 import threading
 import zlib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from superfeat.errors import StoreError
-from superfeat.index.journal import Record, read_journal
+from superfeat.errors import StoreError, SuperfeatError
+from superfeat.index.codebook import Codebook
+from superfeat.index.journal import AddFacts, Note, Record, read_journal
 from superfeat.index.kernel import SEGMENT_IMAGES
-from superfeat.index.manifest import MANIFEST, IndexInfo, Manifest, read_manifest, write_manifest
-from superfeat.index.names import Image
-from superfeat.index.segments import Layout, Segment, build_segment, open_segment
+from superfeat.index.manifest import MANIFEST, VERSION, IndexInfo, Manifest, read_manifest, write_manifest
+from superfeat.index.names import Image, NotedNames, keys_of
+from superfeat.index.segments import Layout, Segment, build_segment, open_segment, verify_segment
 from superfeat.index.snapshot import Snapshot
 from superfeat.storage.store import folder_bytes, read_array
 
 SEGMENTS = "segments"
 JOURNAL_BYTES = 1 << 27  # also of deletions alone: what every opening reads
+NAMES_BYTES = 1 << 14  # of the smallest file of names
 SMALL, MIDDLE, FAN = 1024, 8192, 8  # images: eight small segments become a middle one, eight of those a full one
 
 
@@ -37,13 +41,16 @@ class Contents:
         self.next_id = manifest["next_id"]
         self.segments: list[Segment] = []
         for facts in manifest["segments"]:
-            opened = known.get(facts["folder"])
-            self.segments.append(opened or open_segment(self.layout, path / SEGMENTS / facts["folder"], facts))
+            opened = known.get(facts["folder"]) or open_segment(self.layout, path / SEGMENTS / facts["folder"], facts)
+            self.segments.append(opened.as_written())
         self.alive = self._read_alive(path)
         self.tail: list[tuple[int, Image, np.ndarray, np.ndarray]] = []
         self.tail_alive: list[bool] = []
         self.tail_postings = 0
         self._tail_numbers: dict[str, int] = {}
+        self._tail_places: dict[int, int] = {}  # by id
+        self._tail_keys: dict[int, list[int]] = {}
+        self.notes = 0  # of the journal
         self._snapshot: Snapshot | None = None
         self._lock = threading.RLock()
         self.take(*read_journal(path / manifest["journal"], *self.layout.code_shape))
@@ -75,7 +82,14 @@ class Contents:
 
     def note_network(self, path: Path, network: str) -> None:
         """Says which network the features come from."""
-        manifest: Manifest = {**self.manifest, "network": network}
+        self._rewrite(path, {**self.manifest, "network": network})
+
+    def upgrade(self, path: Path) -> None:
+        """Makes the index one that may have notes in its journal."""
+        if self.manifest["version"] < VERSION:
+            self._rewrite(path, {**self.manifest, "version": VERSION})
+
+    def _rewrite(self, path: Path, manifest: Manifest) -> None:
         write_manifest(path, manifest)
         self.manifest = manifest
 
@@ -94,22 +108,58 @@ class Contents:
             assert record.codes is not None
             image = Image(facts["add"], facts["content"], facts.get("meta", {}))
             self._kill(facts.get("replaces", []))
-            self._tail_numbers[image.name] = len(self.tail)
+            self._note_tail(len(self.tail), image)
+            self._tail_places[facts["id"]] = len(self.tail)
             self.tail.append((facts["id"], image, record.words, record.codes))
             self.tail_alive.append(True)
             self.tail_postings += len(record.words)
-            self.next_id = facts["id"] + 1
+            self.next_id = max(self.next_id, facts["id"] + 1)
+        elif "notes" in facts:
+            self._take_notes([Note(*note) for note in facts["notes"]])
         else:
             self._kill(facts["delete"])
+
+    def _note_tail(self, place: int, image: Image) -> None:
+        """By what an image of the journal is found."""
+        self._tail_numbers[image.name] = place
+        for key in keys_of(image.meta):
+            places = self._tail_keys.setdefault(key, [])
+            if place not in places:
+                places.append(place)
+
+    def _image_of(self, image: int) -> tuple[int, int, Image] | None:
+        """Segment, number within it, and what is said now of the image with that id."""
+        for place, segment in enumerate(self.segments):
+            number = int(np.searchsorted(segment.images, image))
+            if number < len(segment) and segment.images[number] == image:
+                return place, number, segment.names.images_of([number])[number]
+        return None
+
+    def _take_notes(self, notes: Sequence[Note]) -> None:
+        """Images that are gone already are passed over, as deletions do."""
+        self.notes += len(notes)
+        by_segment: dict[int, dict[int, Image]] = {}
+        for note in notes:
+            place = self._tail_places.get(note.id)
+            if place is not None:
+                image, before, words, codes = self.tail[place]
+                self.tail[place] = image, _noted(before, note), words, codes
+            elif (found := self._image_of(note.id)) is not None:
+                by_segment.setdefault(found[0], {})[found[1]] = _noted(found[2], note)
+        for note in notes:  # when all old names are free: two images may change theirs with each other
+            if (place := self._tail_places.get(note.id)) is not None:
+                self._note_tail(place, self.tail[place][1])
+        for place, changed in by_segment.items():
+            segment = self.segments[place]
+            self.segments[place] = dataclasses.replace(segment, names=NotedNames.of(segment.names, changed))
 
     def _kill(self, ids: Iterable[int]) -> None:
         """Images that are gone already are passed over: a journal may speak of those that a join has removed."""
         dead = np.asarray(list(ids), np.int64)
         if not len(dead):
             return
-        first = self.tail[0][0] if self.tail else self.next_id
-        for image in dead[dead >= first].tolist():
-            self.tail_alive[image - first] = False
+        for image in self._tail_places.keys() & dead.tolist():
+            self.tail_alive[self._tail_places[image]] = False
         for place, segment in enumerate(self.segments):
             numbers = np.minimum(np.searchsorted(segment.images, dead), len(segment) - 1)
             numbers = numbers[segment.images[numbers] == dead]
@@ -128,9 +178,46 @@ class Contents:
                         found[image.name] = int(segment.images[number]), image
             for name in names:
                 place = self._tail_numbers.get(name)
-                if place is not None and self.tail_alive[place]:
+                if place is not None and self.tail_alive[place] and self.tail[place][1].name == name:
                     found[name] = self.tail[place][:2]
         return found
+
+    def require_names(self, path: Path, notes: Sequence[Note]) -> None:
+        """SuperfeatError if two living images would have one name."""
+        names = collections.Counter(note.name for note in notes)
+        changing = {note.id for note in notes}
+        taken = [name for name, (image, _) in self.find(list(names)).items() if image not in changing]
+        taken += [name for name, count in names.items() if count > 1]
+        if taken:
+            raise SuperfeatError(f"{path} has an image called {taken[0]} already; choose another name")
+
+    def find_keys(self, keys: Sequence[int]) -> dict[int, Image]:
+        """The living images that have one of these keys, by id."""
+        found: dict[int, Image] = {}
+        with self._lock:
+            for segment, mask in zip(self.segments, self.alive, strict=True):
+                for number, image in segment.names.find_keys(keys).items():
+                    if mask[number]:
+                        found[int(segment.images[number])] = image
+            places = {place for key in keys for place in self._tail_keys.get(key, ()) if self.tail_alive[place]}
+            found |= dict(self.tail[place][:2] for place in sorted(places))
+        return found
+
+    def living_records(self) -> list[Record]:
+        """What the journal would say if it had never held more than its living images."""
+        records = []
+        for (number, image, words, codes), living in zip(self.tail, self.tail_alive, strict=True):
+            if living:
+                facts: AddFacts = {"add": image.name, "id": number, "content": image.content}
+                if image.meta:
+                    facts["meta"] = image.meta
+                records.append(Record(facts, words, codes))
+        return records
+
+    def is_best_as_journal(self) -> bool:
+        """Whether its images take less room in the journal than in a segment, which has a table of all words."""
+        postings = sum(len(entry[2]) for entry, living in zip(self.tail, self.tail_alive, strict=True) if living)
+        return not self.segments and 2 * postings < 4 * self.layout.words + NAMES_BYTES
 
     def tail_segment(self) -> Segment | None:
         """The living images of the journal as a segment in memory."""
@@ -160,7 +247,11 @@ class Contents:
         """Whether the journal should become a segment."""
         images = MIDDLE if bulk else SMALL
         large = self.tail_postings >= self.layout.most_postings // 2 or self.end >= JOURNAL_BYTES
-        return len(self.tail) >= images or large
+        return len(self.tail) >= images or self.notes >= MIDDLE or large
+
+
+def _noted(image: Image, note: Note) -> Image:
+    return image._replace(name=note.name, meta={**image.meta, **note.changes})
 
 
 def load_contents(path: Path, before: Contents | None = None) -> Contents:
@@ -177,6 +268,20 @@ def load_contents(path: Path, before: Contents | None = None) -> Contents:
         except (KeyError, TypeError, AttributeError) as error:
             raise StoreError(f"{path / MANIFEST} is damaged: {error!r}") from error
     raise AssertionError("unreachable")
+
+
+def verify_contents(path: Path, contents: Contents) -> Iterator[str]:
+    """Reads everything and compares it with its checksums; yields each file found whole."""
+    if Codebook.open(path / "codebook").digest != contents.layout.codebook:
+        raise StoreError(f"{path / 'codebook'} is not the codebook that this index was made with")
+    yield "codebook"
+    for segment, facts in zip(contents.segments, contents.manifest["segments"], strict=True):
+        folder = path / SEGMENTS / facts["folder"]
+        yield from (f"{facts['folder']}/{name}" for name in verify_segment(segment, folder, facts))
+    names = [image.name for _, image in contents.snapshot().images()]
+    if len(set(names)) != len(names):
+        raise StoreError(f"{path} is damaged: two images have the same name")
+    yield contents.manifest["journal"]
 
 
 # -- Which segments to join
@@ -222,6 +327,8 @@ def describe(contents: Contents, path: Path) -> IndexInfo:
     manifest = contents.manifest
     postings = sum(len(segment.postings.ids) for segment in contents.segments) + contents.tail_postings
     images = len(contents)
+    living = sum(int(part.sizes[mask].sum()) for part, mask in zip(contents.segments, contents.alive, strict=True))
+    living += sum(len(entry[2]) for entry, alive in zip(contents.tail, contents.tail_alive, strict=True) if alive)
     stored = sum(map(len, contents.segments)) + len(contents.tail)
     size = folder_bytes(path)
     return IndexInfo(
@@ -235,7 +342,7 @@ def describe(contents: Contents, path: Path) -> IndexInfo:
         segments=len(contents.segments),
         in_journal=len(contents.tail),
         postings=postings,
-        words_per_image=round(postings / max(1, stored), 1),
+        words_per_image=round(living / max(1, images), 1),
         bytes=size,
         bytes_per_posting=round(size / max(1, postings), 2),
         settings=manifest["settings"],

@@ -6,13 +6,11 @@ are joined, and the manifest that names them is replaced as a whole. docs/format
 
 import collections
 import contextlib
-import dataclasses
 import functools
-import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,12 +18,15 @@ from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import Features, ImageWords, Meta, Ranking, require_vectors
 from superfeat.index.codebook import Codebook
-from superfeat.index.contents import SEGMENTS, Contents, describe, load_contents
-from superfeat.index.journal import AddFacts, Record
+from superfeat.index.contents import Contents, describe, load_contents, verify_contents
+from superfeat.index.entries import Added, IndexedImage
+from superfeat.index.journal import AddFacts, Note, Record
 from superfeat.index.kernel import aggregate, binarise, normalise_residuals
+from superfeat.index.labels import merge_labels, verify_labels
 from superfeat.index.manifest import MANIFEST, IndexFacts, IndexInfo
-from superfeat.index.names import Image, require_json, require_name
-from superfeat.index.segments import Segment, join_segments, require_words, verify_segment
+from superfeat.index.merging import Merging
+from superfeat.index.names import Image, key_of, require_json, require_name
+from superfeat.index.segments import content_digest, require_words
 from superfeat.index.snapshot import Snapshot
 from superfeat.index.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
 from superfeat.settings import overlay
@@ -34,14 +35,6 @@ from superfeat.threads import all_cores, run_all
 
 Indexable = Features | np.ndarray | ImageWords
 QueryLike = Indexable | str
-
-
-class Added(NamedTuple):
-    """What became of an image: its id, and whether it is `new`, took the place of an older one, or was there."""
-
-    name: str
-    id: int
-    outcome: str  # "new", "replaced" or "same"
 
 
 class Index:
@@ -134,8 +127,17 @@ class Index:
         return {name: as_json(image.meta) for name, (_, image) in self._contents.find(names).items()}
 
     def id(self, name: str) -> int:
-        """The id of an image: it stays the same as long as the image is not replaced."""
+        """The id of an image: it stays the same as long as the image is not replaced, whatever it is called."""
         return self._require(name)[0]
+
+    def find(self, field: Literal["path", "digest"], values: Sequence[str]) -> dict[str, list[IndexedImage]]:
+        """The images whose file lies at one of these paths, or has one of these digests, by value."""
+        found: dict[str, list[IndexedImage]] = {}
+        wanted = set(values)
+        for image, one in self._contents.find_keys([key_of(field, value) for value in wanted]).items():
+            if one.meta.get(field) in wanted:
+                found.setdefault(one.meta[field], []).append(IndexedImage(image, one.name, one.meta))
+        return found
 
     def _require(self, name: str) -> tuple[int, Image]:
         found = self._contents.find([name])
@@ -151,23 +153,12 @@ class Index:
         """Reads everything and compares it with its checksums; yields each file found whole."""
         contents = load_contents(self.path)
         try:
-            yield from self._verify(contents)
+            yield from verify_contents(self.path, contents)
+            yield from verify_labels(self.path)
         except StoreError as error:
             if is_current(self.path, contents):
                 raise
             raise StoreError(f"{self.path} was changed while it was being verified; verify it again") from error
-
-    def _verify(self, contents: Contents) -> Iterator[str]:
-        if Codebook.open(self.path / "codebook").digest != contents.layout.codebook:
-            raise StoreError(f"{self.path / 'codebook'} is not the codebook that this index was made with")
-        yield "codebook"
-        for segment, facts in zip(contents.segments, contents.manifest["segments"], strict=True):
-            folder = self.path / SEGMENTS / facts["folder"]
-            yield from (f"{facts['folder']}/{name}" for name in verify_segment(segment, folder, facts))
-        names = [image.name for _, image in contents.snapshot().images()]
-        if len(set(names)) != len(names):
-            raise StoreError(f"{self.path} is damaged: two images have the same name")
-        yield contents.manifest["journal"]
 
     # -- Images in and out
 
@@ -198,7 +189,7 @@ class Index:
                 f"({self.network[:12]}…); extract them with the same weights"
             )
 
-    def add(self, name: str, features: Features | np.ndarray, meta: Meta | None = None) -> Added:
+    def add(self, name: str, features: Indexable, meta: Meta | None = None) -> Added:
         """Adds an image, safe on disk when this returns. The same again changes nothing; another one replaces it."""
         (added,) = self.add_many([(name, features, meta)])
         return added
@@ -227,7 +218,7 @@ class Index:
         words = features if isinstance(features, ImageWords) else self.query(features, assignments=1)
         self._require_network(words.network)
         words = require_words(words, self._contents.layout, f"the words of {name}")
-        content = _content(words)
+        content = content_digest(words)
         if found is not None and (found[1].content, found[1].meta) == (content, meta):
             return None, Added(name, found[0], "same")
         facts: AddFacts = {"add": name, "id": image, "content": content}
@@ -259,6 +250,18 @@ class Index:
         waiting.clear()
         yield from done
 
+    def note(self, notes: Sequence[Note]) -> None:
+        """Gives images other names, or notes other things with them, all at once; they stay the same images.
+
+        What a note does not speak of stays as it was. SuperfeatError if two images would have one name.
+        """
+        with self.writing():
+            safe = [Note(one.id, require_name(one.name), require_json(one.name, one.changes)) for one in notes]
+            self._contents.require_names(self.path, safe)
+            if safe:
+                self._contents.upgrade(self.path)
+                self._contents = write_records(self.path, self._contents, [Record({"notes": safe})], bulk=False)
+
     def delete(self, names: str | Iterable[str]) -> int:
         """Deletes images, all of them or, if one is not there, none; returns how many. `compact` frees their space."""
         wanted = [names] if isinstance(names, str) else list(dict.fromkeys(names))
@@ -275,29 +278,29 @@ class Index:
             for contents in compact(self.path, self._contents):
                 self._contents = contents
 
-    def merge(self, other: "Index") -> int:
-        """Takes in all images of another index with the same codebook; one of the same name replaces ours."""
-        theirs = other._contents
-        if theirs.layout != self._contents.layout:
-            raise SuperfeatError(f"{other.path} has another codebook or kernel than {self.path}; they cannot be merged")
-        self._require_network(other.network)
-        collections.deque(other.verify(), maxlen=0)  # damage must not get new checksums
-        with self.writing():
-            self._note_network(other.network)
-            snapshot = other.snapshot()
-            for segment, mask in zip(snapshot.segments, snapshot.alive, strict=True):
-                if mask.any():
-                    self._adopt(join_segments([segment], [mask]))
-        return len(snapshot)
+    def merge(self, *others: "Index") -> int:
+        """Takes in the images of other indexes with the same codebook: all, or none if one of them cannot be.
 
-    def _adopt(self, segment: Segment) -> None:
-        """A segment with new ids in the place of its own; images of ours with the same names are deleted with it."""
-        replaced = [image for image, _ in self._contents.find([image.name for image in segment.names]).values()]
-        if self._contents.tail:
-            self._contents = seal(self.path, self._contents)
-        first = self._contents.next_id
-        ids = np.arange(first, first + len(segment), dtype=np.int64)
-        self._contents = adopt(self.path, self._contents, dataclasses.replace(segment, images=ids), replaced)
+        An image of the same photo replaces ours; another photo of the same name gets a longer one.
+        """
+        for other in others:
+            if other._contents.layout != self._contents.layout:
+                raise SuperfeatError(
+                    f"{other.path} has another codebook or kernel than {self.path}; they cannot be merged"
+                )
+            self._require_network(other.network)
+            others[0]._require_network(other.network)
+            collections.deque(other.verify(), maxlen=0)  # damage must not get new checksums
+        with self.writing():
+            snapshots = [other.snapshot() for other in others]
+            if self._contents.tail:
+                self._contents = seal(self.path, self._contents)
+            merging = Merging(self._contents)
+            self._contents = adopt(self.path, self._contents, merging.segments(snapshots), merging.replaced)
+            for other in others:
+                self._note_network(other.network)
+                merge_labels(self.path, other.path)
+        return sum(map(len, snapshots))
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -382,10 +385,3 @@ class Index:
             if name not in ids:
                 raise SuperfeatError(f"{self.path} has no image called {name}")
         return [ids[name] for name in names]
-
-
-def _content(words: ImageWords) -> int:
-    """A digest of words and codes, as a signed 64-bit number."""
-    digest = hashlib.blake2b(np.asarray(words.words, "<i4").tobytes(), digest_size=8)
-    digest.update(np.ascontiguousarray(words.codes).tobytes())
-    return int.from_bytes(digest.digest(), "little", signed=True)

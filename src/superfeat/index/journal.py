@@ -17,7 +17,7 @@ import numpy as np
 
 from superfeat.errors import StoreError
 from superfeat.features import Meta
-from superfeat.storage.store import explained, sync, sync_folder
+from superfeat.storage.store import MEND, explained, sync, sync_folder
 
 MAGIC = b"SFJRNL01"
 HEADER = struct.Struct("<8sQ")
@@ -46,10 +46,25 @@ class DeleteFacts(TypedDict):
     delete: list[int]
 
 
+class Note(NamedTuple):
+    """What is said of an image from now on: its name, and what changes in what is noted with it."""
+
+    id: int
+    name: str
+    changes: Meta
+
+
+@final
+class NoteFacts(TypedDict):
+    """Images got another name, or something else is noted with them; they stay the same images."""
+
+    notes: list[Note]
+
+
 class Record(NamedTuple):
     """`facts` say what happened; an added image brings its words and codes."""
 
-    facts: AddFacts | DeleteFacts
+    facts: AddFacts | DeleteFacts | NoteFacts
     words: np.ndarray | None = None
     codes: np.ndarray | None = None
 
@@ -83,21 +98,23 @@ def new_journal(path: Path) -> None:
 
 def read_journal(path: Path, width: int, kind: str) -> tuple[list[Record], int]:
     """All whole records and where they end."""
+    if not path.is_file():
+        raise StoreError(f"{path} is missing, and with it what was added last; {MEND}")
     with explained(path, "read"), path.open("rb") as file:
         head = file.read(HEADER.size)  # before the rest, which only grows
         rest = head + file.read()
     if len(head) < HEADER.size or not head.startswith(MAGIC):
-        raise StoreError(f"{path} is damaged: it is not a journal")
+        raise StoreError(f"{path} is damaged: it is not a journal; {MEND}")
     safe = HEADER.unpack(head)[1]
     records, end = [], HEADER.size
     for payload in _payloads(rest, end):
         try:
             records.append(_decode(payload, width, kind))
         except (ValueError, struct.error) as error:
-            raise StoreError(f"{path} is damaged at byte {end}: {error}") from error
+            raise StoreError(f"{path} is damaged at byte {end}: {error}; {MEND}") from error
         end += RECORD.size + len(payload)
     if end < safe:
-        raise StoreError(f"{path} is damaged at byte {end}: {safe} bytes were safe once; restore it from a copy")
+        raise StoreError(f"{path} is damaged at byte {end}: {safe} bytes were safe once; {MEND}")
     return records, end
 
 

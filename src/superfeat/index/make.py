@@ -1,15 +1,17 @@
 """The main job: photos, a features folder or an inverted file into an index on disk, made if there is none."""
 
+import contextlib
 import dataclasses
 import shutil
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, OWN_CODEBOOK, CodebookConfig, ExtractConfig, IndexConfig
-from superfeat.errors import SuperfeatError
-from superfeat.extraction.folder import FeatureStore
-from superfeat.images import Photo, Skipped, list_photos
+from superfeat.errors import ImageError, SuperfeatError
+from superfeat.extraction.folder import FeatureStore, stored_names
+from superfeat.features import Features
+from superfeat.images import Photo, Skipped
 from superfeat.index.build import (
     add_features,
     add_inverted_file,
@@ -17,40 +19,65 @@ from superfeat.index.build import (
     feature_facts,
     suggest_words,
     take_calibration,
-    vanished,
 )
 from superfeat.index.codebook import Codebook, Round, remove_work, train_codebook
-from superfeat.index.index import Added, Index
+from superfeat.index.entries import Added
+from superfeat.index.identity import Register, file_digest
+from superfeat.index.index import Index
 from superfeat.index.manifest import IndexFacts
+from superfeat.index.sync import is_gone, missing_photos
+from superfeat.index.writer import require_free
 from superfeat.settings import Changes, as_dict, overlay
+from superfeat.sources.listing import LeftOut, Listing, list_photos, nothing_there
 from superfeat.storage.store import as_json
 from superfeat.weights import Network, carried_codebook, load_network
-from superfeat.work import Work
+from superfeat.work import Work, at_once
 
 PhotoSources = str | Path | Iterable[str | Path]
 OnRound = Callable[[Round], None]  # told how far k-means is
 
 
 class Indexing(NamedTuple):
-    """How far an indexing is: `done` of `total` photos or features, and the photo just done."""
+    """How far an indexing is: `done` of `total` photos or features, and the photo just done.
 
-    stage: Literal["extracting", "words", "indexing"]
+    `known` of those that are done were known before, or by their bytes: they took no time to look at.
+    """
+
+    stage: Literal["extracting", "words", "indexing", "reading"]
     done: int
     total: int | None
     name: str = ""
     detail: str = ""
+    known: int = 0
 
 
 @dataclasses.dataclass
 class Indexed:
-    """What became of the photos."""
+    """What became of the photos, and of every file beside them.
+
+    A photo is `moved` if it was indexed elsewhere and is no longer there, `copied` if it is there still: neither is
+    extracted again. `noted` are photos that were taken although something is wrong with them. `dropped` and `gone` are
+    names of images whose file is no longer there; of those in `unsure` nobody can tell.
+    """
 
     path: Path
     new: int = 0
     replaced: int = 0
+    moved: int = 0
+    copied: int = 0
     same: int = 0
-    dropped: int = 0
     skipped: list[Skipped] = dataclasses.field(default_factory=list)
+    noted: list[LeftOut] = dataclasses.field(default_factory=list)
+    left_out: list[LeftOut] = dataclasses.field(default_factory=list)
+    unlisted: list[LeftOut] = dataclasses.field(default_factory=list)
+    dropped: list[str] = dataclasses.field(default_factory=list)
+    gone: list[str] = dataclasses.field(default_factory=list)
+    unsure: list[LeftOut] = dataclasses.field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the index holds anything else than before."""
+        return bool(self.new or self.replaced or self.moved or self.copied or self.dropped)
 
     def open(self) -> Index:
         """The index."""
@@ -60,7 +87,7 @@ class Indexed:
 Steps = Generator[Indexing, None, Indexed]
 
 
-def index_photos(
+def begin_indexing(
     photos: PhotoSources,
     path: str | Path,
     *,
@@ -69,6 +96,7 @@ def index_photos(
     settings: Changes | None = None,
     codebook: str | Path | Codebook | None = None,
     kernel: Literal["binary", "real"] | None = None,
+    exclude: Iterable[str] = (),
     sync: bool = False,
     workers: int | None = None,
     device: str = "cpu",
@@ -76,13 +104,35 @@ def index_photos(
 ) -> Work[Indexing, Indexed]:
     """Brings photos into the index at `path`: a folder, a pattern, a list, or several of these.
 
-    What is there and has not changed is left alone, a changed photo replaces the old one, and a run that was stopped
-    goes on. `weights`, `profile` and `settings` (of ExtractConfig) are the index's own where there is one, and its
-    codebook too; a new one takes the codebook and the calibration that come with the network, or with "own" a codebook
-    learned from the photos. `sync` drops photos that have gone from the folders. `on_round` is told how far k-means is.
+    What is there and has not changed is left alone, a changed photo replaces the old one, one that was moved is known
+    by its bytes and stays the same image, and a run that was stopped goes on. `exclude` are patterns of files and
+    folders to leave out.
+
+    `weights`, `profile` and `settings` (of ExtractConfig) are the index's own where there is one, and its codebook too;
+    a new one takes the codebook and the calibration that come with the network, or with "own" a codebook
+    learned from the photos. `sync` drops photos that have certainly gone from the folders. `on_round` is told how far
+    k-means is.
     """
     target = _Target(Path(path), codebook, kernel, workers, on_round)
-    return Work(_photos(photos, target, weights, profile, settings or {}, sync, device))
+    sources = [photos] if isinstance(photos, (str, Path)) else list(photos)
+    asked = _Wanted(sources, tuple(exclude), weights, profile, settings or {}, sync, device)
+    return Work(_photos(asked, target))
+
+
+index_photos = at_once("index_photos", begin_indexing)
+"""Brings photos into an index: `begin_indexing`, done at once."""
+
+
+class _Wanted(NamedTuple):
+    """What `begin_indexing` is asked to bring in, and how."""
+
+    sources: Sequence[str | Path]
+    exclude: tuple[str, ...]
+    weights: str | Path | None
+    profile: str | None
+    settings: Changes
+    sync: bool
+    device: str
 
 
 def index_features(
@@ -113,6 +163,8 @@ class _Target:
         self.old = (path / "manifest.json").is_file()
         if self.old and (codebook is not None or kernel is not None):
             raise SuperfeatError(f"{path} has its codebook and kernel already; they cannot be chosen again")
+        if not self.old:
+            require_free(path)
         self.own = str(codebook) == OWN_CODEBOOK and not Path(OWN_CODEBOOK).exists()
         self.codebook = None if self.own else codebook
         self.config = overlay(IndexConfig(), {"kernel": kernel} if kernel else {})
@@ -137,6 +189,16 @@ class _Target:
         index = Index.create(self.path, words, self.config, network=network, facts=facts)
         shutil.rmtree(self._learned, ignore_errors=True)  # it travels with the index
         return index
+
+    @contextlib.contextmanager
+    def no_empty_index(self, index: Index) -> Iterator[None]:
+        """An index that was made just now goes again if nothing could be added to it."""
+        try:
+            yield
+        except BaseException:
+            if not self.old and not len(index):
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def _words(self, store: FeatureStore | None) -> Generator[Indexing, None, Codebook]:
         if isinstance(self.codebook, Codebook):
@@ -167,41 +229,68 @@ def learn_words(
     remove_work(work)
 
 
-def _photos(
-    sources: PhotoSources,
-    target: _Target,
-    weights: str | Path | None,
-    profile: str | None,
-    settings: Changes,
-    sync: bool,
-    device: str,
-) -> Steps:
-    listed: Sequence[str | Path] = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    photos = list_photos(listed).photos
-    if not photos:
-        raise SuperfeatError(f"no photos in {', '.join(map(str, listed))}")
+def _photos(asked: _Wanted, target: _Target) -> Steps:
+    vanished = _vanished_folders(asked, target)
+    listing = list_photos([one for one in asked.sources if one not in vanished], exclude=asked.exclude)
+    if not listing.photos and not (asked.sync and target.old):
+        raise SuperfeatError(nothing_there(asked.sources, listing))
+    from superfeat.extraction.extract import require_device
+
+    require_device(asked.device)
     known = target.facts()
-    extract = extract_settings(known, profile, settings)
-    source = str(weights or known.get("weights") or DEFAULT_WEIGHTS)
+    extract = extract_settings(known, asked.profile, asked.settings)
+    source = str(asked.weights or known.get("weights") or DEFAULT_WEIGHTS)
     network = load_network(source)
     carried = carried_codebook(source)
     if target.needs_features and not target.own:
         target.codebook = carried
+    noted: list[LeftOut] = []
     if target.needs_features:
-        yield from _extract_first(target, network, photos, extract, device)
+        noted = yield from _extract_first(target, network, listing.photos, extract, asked.device)
     store = FeatureStore(target.waiting) if target.waiting.exists() else None
     where = str(Path(source).absolute()) if Path(source).exists() else source
     index = yield from target.open(as_json({"extract": as_dict(extract), "weights": where}), network.digest, store)
-    if carried is not None:
-        take_calibration(index, carried)
-    done = Indexed(target.path)
-    if sync and (gone := vanished(index, photos, [Path(one) for one in listed if Path(one).is_dir()])):
-        done.dropped = index.delete(gone)
-    outcomes = add_photos(index, network, photos, extract, extracted=store, workers=target.workers, device=device)
-    yield from _count(outcomes, done, len(photos))
-    done.same = len(photos) - done.new - done.replaced - len(done.skipped)
+    with target.no_empty_index(index):
+        if carried is not None:
+            take_calibration(index, carried)
+        done = Indexed(target.path, noted=noted, left_out=listing.left_out, unlisted=listing.unlisted)
+        yield from _upgrade(index, listing.photos)
+        outcomes = add_photos(
+            index, network, listing.photos, extract, extracted=store, workers=target.workers, device=asked.device
+        )
+        yield from _count(outcomes, done, len(listing.photos))
+    _compare(index, asked, listing, done)
     shutil.rmtree(target.waiting, ignore_errors=True)
     return done
+
+
+def _vanished_folders(asked: _Wanted, target: _Target) -> list[str | Path]:
+    """Folders that are to be compared with the index and are not there, although it has photos of them."""
+    gone = [one for one in asked.sources if asked.sync and target.old and is_gone(one)]
+    if not gone:
+        return []
+    paths = [Path(str(image.meta.get("path", ""))) for _, image in Index.open(target.path).snapshot().images()]
+    return [one for one in gone if any(path.is_relative_to(Path(one).resolve()) for path in paths)]
+
+
+def _upgrade(index: Index, photos: Sequence[Photo]) -> Generator[Indexing, None, None]:
+    """Images of an older superfeat, of which only the path is noted, get the digest of their file."""
+    register = Register(index)
+    known = register.outdated(register.sort(photos).same)
+    for done in register.note_facts(known):
+        yield Indexing("reading", done, len(known))
+
+
+def _compare(index: Index, asked: _Wanted, listing: Listing, done: Indexed) -> None:
+    """What the index has and the folders have not; it is dropped where that is asked for."""
+    folders = [Path(one) for one in asked.sources if Path(one).is_dir() or is_gone(one)]
+    missing = missing_photos(index, folders, [photo.path for photo in listing.photos])
+    done.unsure = missing.unsure
+    if asked.sync:
+        index.delete(missing.gone)
+        done.dropped += missing.gone
+    else:
+        done.gone = missing.gone
 
 
 def extract_settings(known: IndexFacts, profile: str | None, changes: Changes) -> ExtractConfig:
@@ -215,13 +304,26 @@ def extract_settings(known: IndexFacts, profile: str | None, changes: Changes) -
 
 def _extract_first(
     target: _Target, network: Network, photos: Sequence[Photo], config: ExtractConfig, device: str
-) -> Generator[Indexing, None, None]:
-    """Words can only be learned when there are features: they wait in a folder beside the index."""
+) -> Generator[Indexing, None, list[LeftOut]]:
+    """Words can only be learned when there are features: they wait in a folder beside the index.
+
+    Returns what there is to say of photos that were taken.
+    """
     from superfeat.extraction.extract import extract_to
 
-    outcomes = extract_to(target.waiting, network, photos, config, workers=target.workers, device=device)
-    for number, outcome in enumerate(outcomes, 1):
-        yield Indexing("extracting", number, len(photos), outcome.name)
+    different = list({file_digest(photo.path) or photo.name: photo for photo in reversed(photos)}.values())[::-1]
+    outcomes = extract_to(target.waiting, network, different, config, workers=target.workers, device=device)
+    known = len(stored_names(target.waiting))
+    noted: list[LeftOut] = []
+    try:
+        for done, outcome in enumerate(outcomes, known + 1):
+            if isinstance(outcome, Features) and outcome.note is not None:
+                noted.append(LeftOut(outcome.name, outcome.note))
+            yield Indexing("extracting", done, len(different), outcome.name, known=known)
+    except ImageError:  # none could be read
+        shutil.rmtree(target.waiting, ignore_errors=True)
+        raise
+    return noted
 
 
 def _features(source: Path, target: _Target) -> Steps:
@@ -239,11 +341,15 @@ def _features(source: Path, target: _Target) -> Steps:
 
 
 def _count(outcomes: Iterable[Added | Skipped], done: Indexed, total: int | None) -> Generator[Indexing, None, None]:
-    for number, outcome in enumerate(outcomes, 1):
+    number = 0
+    for outcome in outcomes:
+        if isinstance(outcome, Added) and outcome.outcome == "dropped":
+            done.dropped.append(outcome.name)
+            continue
         if isinstance(outcome, Skipped):
             done.skipped.append(outcome)
-        elif outcome.outcome == "new":
-            done.new += 1
-        elif outcome.outcome == "replaced":
-            done.replaced += 1
-        yield Indexing("indexing", number, total, outcome.name)
+        else:
+            setattr(done, outcome.outcome, getattr(done, outcome.outcome) + 1)
+            done.noted += [] if outcome.note is None else [LeftOut(outcome.name, outcome.note)]
+        number += 1
+        yield Indexing("indexing", number, total, outcome.name, known=done.same + done.moved + done.copied)

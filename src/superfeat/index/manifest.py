@@ -9,10 +9,11 @@ from typing import Literal, TypedDict
 from superfeat.errors import StoreError
 from superfeat.settings import Values
 from superfeat.storage.records import as_record
-from superfeat.storage.store import read_json, write_json
+from superfeat.storage.store import MEND, read_json, write_json
 
 FORMAT = "superfeat-index"
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)  # 1 had no notes in its journal, and no gaps between ids; it becomes 2 with the first
 MANIFEST = "manifest.json"
 
 
@@ -94,15 +95,19 @@ class IndexInfo:
 def read_manifest(path: Path) -> Manifest:
     """What an index says of itself."""
     file = path / MANIFEST
-    manifest = read_json(file) if file.is_file() else None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not file.is_file():
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            raise StoreError(f"{path} is not an index: it has no {MANIFEST}; name the folder of one")
         raise StoreError(f"{path} is not an index; make one with: superfeat index PHOTOS -o {path}")
-    if manifest.get("version") != VERSION:
+    manifest = read_json(file)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise StoreError(f"{path} is not an index: its {MANIFEST} is of something else; choose another folder")
+    if manifest.get("version") not in READABLE:
         raise StoreError(
             f"{path} has format version {manifest.get('version')}; this superfeat reads {VERSION}: upgrade it"
         )
     if manifest.pop("crc32", None) != zlib.crc32(json.dumps(manifest, sort_keys=True).encode()):
-        raise StoreError(f"{file} is damaged: its checksum is not the one it was written with")
+        raise StoreError(f"{file} is damaged: its checksum is not the one it was written with; {MEND}")
     return as_record(Manifest, manifest, file)
 
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 import mmap
 import os
+import shutil
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,10 +19,11 @@ from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import ImageWords
 from superfeat.index.kernel import SEGMENT_IMAGES, Postings, code_bytes
 from superfeat.index.manifest import FileFacts, SegmentFacts
-from superfeat.index.names import Image, MemoryNames, Names, write_names
+from superfeat.index.names import Image, MemoryNames, Names, NotedNames, write_names
 from superfeat.index.postings import check_ids, check_starts, find_postings, join_postings, sort_postings
 from superfeat.storage.store import MappedArray, explained, map_array, read_array, sync, sync_folder
 
+NAMES = "names.sqlite"
 SEGMENT_BYTES = 1 << 30  # of the codes: what building one needs in memory
 DTYPES = {"starts": "<u4", "ids": "<u2", "images": "<i8", "sizes": "<u4"}
 READ_AT_ONCE = 1 << 24
@@ -87,7 +90,7 @@ class Segment:
     postings: Postings
     images: Int64[np.ndarray, "images"]
     sizes: UInt32[np.ndarray, "images"]
-    names: Names | MemoryNames
+    names: Names | MemoryNames | NotedNames
     folder: str | None = None  # its number on disk; None while it is only in memory
     pages: Pages | None = None  # of ids and codes, if they are mapped
     norms: Float64[np.ndarray, "images"] = dataclasses.field(init=False)
@@ -97,6 +100,10 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def as_written(self) -> "Segment":
+        """Itself without the notes of the journal."""
+        return dataclasses.replace(self, names=self.names.base) if isinstance(self.names, NotedNames) else self
 
     def reading(self, words: Int32[np.ndarray, "m"]) -> contextlib.AbstractContextManager[None]:
         """To be held while the lists of these words are read."""
@@ -131,6 +138,13 @@ def require_words(image: ImageWords, layout: Layout, what: str) -> ImageWords:
     if spare.any():
         raise SuperfeatError(f"the codes of {what} are not codes of {layout.dim} dimensions")
     return dataclasses.replace(image, words=words.astype(np.int32), codes=codes)
+
+
+def content_digest(image: ImageWords) -> int:
+    """A digest of words and codes, as a signed 64-bit number."""
+    digest = hashlib.blake2b(np.asarray(image.words, "<i4").tobytes(), digest_size=8)
+    digest.update(np.ascontiguousarray(image.codes).tobytes())
+    return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 def build_segment(
@@ -172,21 +186,49 @@ def write_segment(segment: Segment, folder: Path) -> SegmentFacts:
             with (folder / f"{name}.npy").open("wb") as file:
                 np.save(file, array)
                 sync(file)
-        write_names(folder / "names.sqlite", segment.names)
-        with (folder / "names.sqlite").open("rb") as file:
-            os.fsync(file.fileno())
-        sync_folder(folder)
-        sync_folder(folder.parent)
-        files: dict[str, FileFacts] = {
-            path.name: {"bytes": path.stat().st_size, "crc32": checksum(path)} for path in sorted(folder.iterdir())
-        }
+        names = _write_names(segment, folder)
+        files = {f"{name}.npy": _file_facts(folder / f"{name}.npy") for name in arrays}
     return {
         "folder": folder.name,
         "images": len(segment),
         "postings": len(segment.postings.ids),
         "first": int(segment.images[0]) if len(segment) else 0,
-        "files": files,
+        "files": dict(sorted({**files, NAMES: names}.items())),
     }
+
+
+def write_renamed(segment: Segment, before: Path, facts: SegmentFacts, folder: Path) -> SegmentFacts:
+    """A segment on disk with other names: its arrays are linked into a new folder, or copied where links are not."""
+    with explained(folder):
+        folder.mkdir(parents=True)
+        for name in facts["files"]:
+            if name != NAMES:
+                _link(before / name, folder / name)
+        names = _write_names(segment, folder)
+    return {**facts, "folder": folder.name, "files": {**facts["files"], NAMES: names}}
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _write_names(segment: Segment, folder: Path) -> FileFacts:
+    """The names of a segment, the last of its files; all of them are safe then."""
+    write_names(folder / NAMES, segment.names)
+    with (folder / NAMES).open("rb") as file:
+        os.fsync(file.fileno())
+    sync_folder(folder)
+    sync_folder(folder.parent)
+    return _file_facts(folder / NAMES)
+
+
+def _file_facts(path: Path) -> FileFacts:
+    return {"bytes": path.stat().st_size, "crc32": checksum(path)}
 
 
 def checksum(path: Path) -> int:
@@ -217,7 +259,7 @@ def open_segment(layout: Layout, path: Path, facts: SegmentFacts) -> Segment:
         wrong = "its images are not in order"
     if wrong is not None:
         raise StoreError(f"{path} is damaged: {wrong}; run superfeat verify")
-    names = Names(path / "names.sqlite", images)
+    names = Names(path / NAMES, images)
     lists = Postings(small["starts"], ids.array, layout.for_scan(codes.array))
     return Segment(layout, lists, small["images"], small["sizes"], names, path.name, Pages(ids, codes))
 

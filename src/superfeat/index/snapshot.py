@@ -26,6 +26,7 @@ from superfeat.index.postings import count_images, weight_sums
 from superfeat.index.segments import Layout, Segment, build_segment, require_words
 from superfeat.threads import run_all
 
+MOST = 1.0  # the score of an image with itself, which rounding may exceed
 Mask = Bool[np.ndarray, "_"]  # segments differ in length
 
 
@@ -67,7 +68,7 @@ class Snapshot:
     def name_of(self, image: int) -> str | None:
         """The name of the living image with that id."""
         place = self.locate(image)
-        return None if place is None else self.segments[place[0]].names.names_of([place[1]])[place[1]]
+        return None if place is None else self.segments[place[0]].names.images_of([place[1]])[place[1]].name
 
     def score_of(self, image: int, query: ImageWords, config: SearchConfig) -> float | None:
         """The score of the living image with that id."""
@@ -124,8 +125,8 @@ class Snapshot:
         found: dict[int, str] = {}
         for place, numbers in self._places(wanted).items():
             images = self.segments[place].images
-            by_number = self.segments[place].names.names_of(numbers.tolist())
-            found |= {int(images[number]): name for number, name in by_number.items()}
+            by_number = self.segments[place].names.images_of(numbers.tolist())
+            found |= {int(images[number]): one.name for number, one in by_number.items()}
         return [found[int(image)] for image in wanted]
 
     @functools.cached_property
@@ -162,7 +163,7 @@ class Snapshot:
             found[place] = self._search_segment(place, query, config, selectivity, masks[place], top)
 
         run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
-        return self._ranking(found, top)
+        return self._ranking(found, top, MOST if table is None else np.inf)
 
     def _selectivity(self, config: SearchConfig, table: np.ndarray | None) -> Selectivity:
         if table is None:
@@ -201,11 +202,11 @@ class Snapshot:
         norm = np.sqrt(total) if total > 0 else 1.0
         return best_images(sums, norms, mask, scale * norm, len(segment) if top is None else top)
 
-    def _ranking(self, found: Sequence[Best | None], top: int | None) -> Ranking:
+    def _ranking(self, found: Sequence[Best | None], top: int | None, most: float) -> Ranking:
         parts = [(place, best) for place, best in enumerate(found) if best is not None]
         if not parts:
             return Ranking((), np.empty(0), np.empty(0, np.int64))
-        scores = np.concatenate([best.scores for _, best in parts])
+        scores = np.minimum(np.concatenate([best.scores for _, best in parts]), most)
         ids = np.concatenate([self.segments[place].images[best.ids] for place, best in parts])
         order = np.lexsort((ids, -scores))[:top]
         return Ranking(tuple(self.names(ids[order])), scores[order], ids[order])

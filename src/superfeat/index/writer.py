@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from superfeat.config import IndexConfig
 from superfeat.errors import StoreError
 from superfeat.index.codebook import Codebook
 from superfeat.index.contents import SEGMENTS, Contents, compact_groups, next_join
-from superfeat.index.journal import HEADER, Record, append, new_journal
+from superfeat.index.journal import HEADER, Record, append, encode, new_journal
 from superfeat.index.manifest import (
     FORMAT,
     MANIFEST,
@@ -31,7 +31,8 @@ from superfeat.index.manifest import (
     read_manifest,
     write_manifest,
 )
-from superfeat.index.segments import Segment, join_segments, verify_segment, write_segment
+from superfeat.index.names import NotedNames
+from superfeat.index.segments import Segment, join_segments, verify_segment, write_renamed, write_segment
 from superfeat.settings import as_dict
 from superfeat.storage.store import explained, sync, sync_folder, umask
 
@@ -42,8 +43,7 @@ def create_folder(
     folder: Path, codebook: Codebook, config: IndexConfig, network: str | None, facts: IndexFacts
 ) -> None:
     """An empty index, there whole or not at all."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StoreError(f"{folder} exists already; open it, or choose another name")
+    require_free(folder)
     manifest: Manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -74,6 +74,14 @@ def create_folder(
         finally:
             shutil.rmtree(beside, ignore_errors=True)
         sync_folder(folder.parent)
+
+
+def require_free(folder: Path) -> None:
+    """StoreError unless a new index can be made there."""
+    if (folder / MANIFEST).is_file():
+        raise StoreError(f"{folder} exists already; open it, or choose another name")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreError(f"{folder} exists already and is no index; choose a new folder for it")
 
 
 def is_current(path: Path, contents: Contents) -> bool:
@@ -122,14 +130,22 @@ def _parts(records: Sequence[Record], most_images: int, most_postings: int) -> I
 
 
 def seal(path: Path, contents: Contents) -> Contents:
-    """The journal becomes a segment, and small segments are joined."""
+    """The journal becomes a segment, its notes go to the images of which they speak, small segments are joined."""
     number = contents.manifest["next_file"]
     segments = list(contents.manifest["segments"])
     tail = contents.tail_segment()
+    renamed: set[str] = set()
     with _undone_on_failure(path):
+        for place, segment in enumerate(contents.segments):
+            if isinstance(segment.names, NotedNames):
+                before = segments[place]["folder"]
+                folder = path / SEGMENTS / f"{number:06}"
+                segments[place] = write_renamed(segment, path / SEGMENTS / before, segments[place], folder)
+                renamed.add(before)
+                number += 1
         if tail is not None:
             segments.append(write_segment(tail, path / SEGMENTS / f"{number:06}"))
-        contents = _commit(path, contents, segments, number + 1, fresh_journal=True)
+        contents = _commit(path, contents, segments, number + 1, fresh_journal=True, renamed=renamed)
     while (group := next_join(contents.segments, contents.alive, contents.layout)) is not None:
         contents = join_group(path, contents, group)
     return contents
@@ -153,7 +169,12 @@ def join_group(path: Path, contents: Contents, group: slice) -> Contents:
 
 def compact(path: Path, contents: Contents) -> Iterator[Contents]:
     """Yields the contents after each step; at the end nothing of a deleted image is left, and segments are full."""
-    if contents.tail:
+    if contents.is_best_as_journal():
+        kept = contents.living_records()
+        if HEADER.size + sum(len(encode(record)) for record in kept) != contents.end:
+            yield _commit(path, contents, [], contents.manifest["next_file"], True, kept=kept)
+        return
+    if contents.tail or contents.notes:
         contents = seal(path, contents)
         yield contents
     groups = compact_groups(contents.segments, contents.alive, contents.layout)
@@ -167,14 +188,23 @@ def compact(path: Path, contents: Contents) -> Iterator[Contents]:
     sweep(path, contents.manifest)
 
 
-def adopt(path: Path, contents: Contents, segment: Segment, replaced: Sequence[int]) -> Contents:
-    """Takes in a segment whose ids follow the index's own; the images that it replaces die at the same moment."""
+def adopt(path: Path, contents: Contents, segments: Iterable[Segment], replaced: Set[int]) -> Contents:
+    """Takes in segments whose ids follow the index's own, all at once; the images that they replace die with that.
+
+    `replaced` is looked at when all segments are written.
+    """
     number = contents.manifest["next_file"]
+    facts: list[SegmentFacts] = []
+    following = contents.next_id
     with _undone_on_failure(path):
-        facts = write_segment(segment, path / SEGMENTS / f"{number:06}")
-        next_id = int(segment.images[-1]) + 1
-        segments = [*contents.manifest["segments"], facts]
-        return _commit(path, contents, segments, number + 1, next_id=next_id, replaced=replaced)
+        for segment in segments:
+            facts.append(write_segment(segment, path / SEGMENTS / f"{number:06}"))
+            following = int(segment.images[-1]) + 1
+            number += 1
+        if not facts:
+            return contents
+        every = [*contents.manifest["segments"], *facts]
+        return _commit(path, contents, every, number, next_id=following, replaced=sorted(replaced))
 
 
 def _commit(
@@ -186,10 +216,16 @@ def _commit(
     *,
     next_id: int | None = None,
     replaced: Sequence[int] = (),
+    renamed: Set[str] = frozenset(),
+    kept: Sequence[Record] = (),
 ) -> Contents:
-    """Replaces the manifest: the one moment at which the change happens."""
+    """Replaces the manifest: the one moment at which the change happens. `renamed` segments go on in other folders.
+
+    A fresh journal begins with the records that are `kept`.
+    """
     following = contents.next_id if next_id is None else next_id
-    dead = contents.dead({facts["folder"] for facts in segments}, replaced)
+    dead = contents.dead({facts["folder"] for facts in segments} | renamed, replaced)
+    dead = np.concatenate([dead, np.asarray([image for image in replaced if image >= contents.next_id], np.int64)])
     manifest: Manifest = {
         **contents.manifest,
         "segments": segments,
@@ -200,6 +236,9 @@ def _commit(
     if fresh_journal:
         manifest["journal"] = JOURNAL.format(number + 1)
         new_journal(path / manifest["journal"])
+    if kept:
+        append(path / manifest["journal"], HEADER.size, kept)
+        manifest["version"] = VERSION  # 1 took the ids of a journal for a row without gaps
     write_manifest(path, manifest)
     new = Contents(path, manifest, contents)
     with contextlib.suppress(StoreError):  # the next writer's sweep finds them

@@ -17,6 +17,7 @@ from PIL import Image
 
 from superfeat.errors import MissingExtraError, SuperfeatError
 from superfeat.figures import Panel, Picture, Series
+from superfeat.found.colours import COLOURS, INK, MUTED
 from superfeat.storage.store import write_file
 
 __all__ = [
@@ -32,9 +33,7 @@ __all__ = [
 ]
 
 DPI = 150
-INK, MUTED, GRID_GREY, PAPER_GREY = "#24292f", "#57606b", "#e4e7eb", "#8a9199"
-# The Okabe-Ito colours, which differ for every kind of sight; yellow is too faint on white.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+GRID_GREY, PAPER_GREY = "#e4e7eb", "#8a9199"
 DASHES: tuple[Any, ...] = ((0, (4, 2)), (0, (1, 1.3)), (0, (6, 1.5, 1, 1.5)))
 STYLE = {
     "font.family": "DejaVu Sans",

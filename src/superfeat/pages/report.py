@@ -20,10 +20,10 @@ from superfeat.evaluation.card import Card, card_in_words
 from superfeat.evaluation.judge import GradeScores, ImageFacts, QueryScores, Scores
 from superfeat.evaluation.metrics import GRADES
 from superfeat.evaluation.run import Evaluated, open_run
+from superfeat.found.templates import template
 from superfeat.images import Box, read_image
 from superfeat.methods import method_of
 from superfeat.pages.plots import Panel, Series, curve_svg
-from superfeat.pages.templates import template
 from superfeat.storage.store import read_json, write_file
 
 THUMBNAIL, LEAST_THUMBNAIL, QUALITY = 144, 64, 80  # heights in pixels, of JPEG

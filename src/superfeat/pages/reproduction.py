@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 from typing import Any, TypedDict
 
+from superfeat.found.templates import template
 from superfeat.pages.plots import draw_bars, draw_curves, draw_matrices, draw_photos
-from superfeat.pages.templates import template
 from superfeat.storage.store import explained, read_json, write_file, write_json
 from superfeat.studies.reproduce.catalogue import NAMES, Reproduced
 from superfeat.studies.reproduce.outcome import Outcome, Paper

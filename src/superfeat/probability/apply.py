@@ -88,9 +88,9 @@ def meet_strangers(index: Index, calibration: Calibration, config: SearchConfig 
             before = None
         if before is not None and before.snapshot() is snapshot:
             return before.strangers
-        ids = sample_images(snapshot)
+        ids, background = sample_images(snapshot), background_for(calibration, snapshot.layout.codebook)
         same = before is not None and np.array_equal(before.ids, ids)
-        found = before.strangers if before and same else measure_strangers(snapshot, ids, calibration, config)
+        found = before.strangers if before and same else measure_strangers(snapshot, ids, background, config)
         _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, found)
     return found
 
@@ -121,11 +121,10 @@ def sample_images(snapshot: Snapshot, count: int = SAMPLE) -> Int64[np.ndarray, 
 
 
 def measure_strangers(
-    snapshot: Snapshot, ids: Int64[np.ndarray, "n"], calibration: Calibration, config: SearchConfig
+    snapshot: Snapshot, ids: Int64[np.ndarray, "n"], background: Null | None, config: SearchConfig
 ) -> Strangers:
     """From the scores of these images with each other; one is kept of those that look like one thing."""
     images = [words for words in map(snapshot.words_of, ids.tolist()) if words is not None]
-    background = background_for(calibration, snapshot.layout.codebook)
     scores = score_pairs(snapshot, images, config)
     kept = different_images(scores, background)
     null = fit_null(scores[np.ix_(kept, kept)], background)

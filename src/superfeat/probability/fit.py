@@ -14,10 +14,9 @@ from superfeat.evaluation.searching import add_images, names_in, numbered, searc
 from superfeat.extraction.folder import FeatureStore
 from superfeat.features import ImageWords
 from superfeat.figures import Panel, Series
-from superfeat.index.build import CALIBRATION
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
-from superfeat.probability.apply import SAMPLE, background_for, require_fitting, score_pairs
+from superfeat.probability.apply import SAMPLE, background_for, score_pairs
 from superfeat.probability.model import (
     BINS,
     TOP,
@@ -33,7 +32,6 @@ from superfeat.probability.model import (
     linked_share,
     match_prior,
 )
-from superfeat.storage.store import explained, read_json, sync_folder, write_json
 
 DRAWN_SIZES = (10, 30, 100, 300)  # images of drawn collections; the whole set is one more
 ABSENT = 0.25  # share of drawn collections that do not hold what is searched for
@@ -41,7 +39,6 @@ BACKGROUND_IMAGES = 20  # different ones that the labelled sets' strangers are w
 ALL = np.iinfo(np.int64).max
 MOST_LABELLED, MOST_OF_ONE = 2000, 100  # photos of an index, and of one thing, that are compared with each other
 RESAMPLED = 1000  # times that things are drawn for an interval
-SHIPPED_CALIBRATION = "calibration.shipped.json"  # in an index calibrated by its user: what it came with, or null
 
 
 class Labelled(NamedTuple):
@@ -103,7 +100,7 @@ def calibrate(comparisons: Comparisons, origin: Origin, *, start: Calibration | 
     known = None if start is None or origin.codebook is None else background_for(start, origin.codebook)
     background = known or measure_background(comparisons)
     results = draw_results(comparisons, background, seed=seed)
-    fitted = _fit(results, background, origin, start)
+    fitted = fit_results(results, background, origin, start)
     return Fitted(fitted, results, predict_in_turn(results, background, origin, start))
 
 
@@ -148,46 +145,6 @@ def origin_of(index: Index) -> Origin:
     if search.idf:
         raise SuperfeatError(f"{index.path} searches with idf, for which there are no calibrations")
     return Origin(index.network, index.snapshot().layout.codebook, index.config.kernel, search.alpha, search.threshold)
-
-
-def shipped_calibration(index: Index) -> Calibration | None:
-    """What an index came with, and not what its user has fitted since; None if there is none that fits."""
-    shipped, current = index.path / SHIPPED_CALIBRATION, index.path / CALIBRATION
-    source = shipped if shipped.is_file() else current
-    values = read_json(source) if source.is_file() else None
-    if values is None:
-        return None
-    found = Calibration.from_dict(values)
-    try:
-        require_fitting(found, index, index.config.search)
-    except SuperfeatError:  # it would be of no use in a search either
-        return None
-    return found
-
-
-def store_calibration(index: Index, calibration: Calibration) -> None:
-    """Makes an index answer with it from now on; what it came with is kept."""
-    shipped, current = index.path / SHIPPED_CALIBRATION, index.path / CALIBRATION
-    with index.writing():
-        if not shipped.is_file():
-            write_json(shipped, read_json(current) if current.is_file() else None)
-        write_json(current, calibration.to_dict())
-
-
-def reset_calibration(index: Index) -> bool:
-    """Back to what an index came with; False if it has nothing else."""
-    shipped, current = index.path / SHIPPED_CALIBRATION, index.path / CALIBRATION
-    with index.writing(), explained(current):
-        if not shipped.is_file():
-            return False
-        values = read_json(shipped)
-        if values is None:
-            current.unlink(missing_ok=True)
-        else:
-            write_json(current, values)
-        shipped.unlink()
-        sync_folder(index.path)
-    return True
 
 
 # -- Photos -> scores
@@ -294,8 +251,7 @@ def _draw(comparisons: Comparisons, search: int, size: int, generator: np.random
 
 def whole_results(comparisons: Comparisons, background: Null) -> Results:
     """Each search in all images of its own set."""
-    parts: list[Results] = []
-    met: dict[int, _Met] = {}
+    parts, met = list[Results](), dict[int, _Met]()
     for search, own in enumerate(comparisons.search_sets.tolist()):
         rows = np.flatnonzero(comparisons.image_sets == own)
         if own not in met:
@@ -350,11 +306,12 @@ def predict_in_turn(
     fold = order[results.things] % folds
     for number in np.unique(fold):
         rest, held = choose_results(results, fold != number), fold == number
-        said[held] = predict(_fit(rest, background, origin, start), choose_results(results, held))
+        said[held] = predict(fit_results(rest, background, origin, start), choose_results(results, held))
     return said
 
 
-def _fit(results: Results, background: Null, origin: Origin, start: Calibration | None) -> Calibration:
+def fit_results(results: Results, background: Null, origin: Origin, start: Calibration | None) -> Calibration:
+    """The calibration of these results; with few, not far from `start`."""
     return fit_calibration(results.evidence, results.images, results.labels, background, origin, start, results.prior)
 
 

@@ -1,12 +1,14 @@
 """What goes in and out as JSON and forms; the OpenAPI description is made from this."""
 
-from typing import Annotated, Any
+import datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from superfeat.index.places import Region, require_region
+from superfeat.service.catalogue import Wanted
 from superfeat.service.limits import MOST_HITS, MOST_LISTED
 from superfeat.service.problems import Problem
 
@@ -20,6 +22,7 @@ BoxText = Annotated[
         examples=["0.25,0.1,0.5,0.6"],
     ),
 ]
+DayText = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2019-05-04"])]
 ImageId = Annotated[int, Field(ge=0, le=LARGEST_ID)]
 QueryId = Annotated[str, Field(pattern="^[0-9a-f]{32}$", description="Of an uploaded photo, from an earlier answer.")]
 Nothing = SkipJsonSchema[None]  # a field that may be left out; in a form there is no null
@@ -58,10 +61,32 @@ class ExplainQuery(PhotoChoice):
     found: ImageId = Field(description="The id of the photo that was found.")
 
 
-class PageQuery(BaseModel):
-    """A part of all photos, in the order in which they were added."""
+class LabelForm(PhotoChoice):
+    """An answer to a result."""
+
+    found: ImageId = Field(description="The id of the photo that was found.")
+    same: Literal["yes", "no", "forget"] = Field(description="Whether it shows the same thing; forget takes it back.")
+
+
+class Choice(BaseModel):
+    """Some of the photos."""
 
     model_config = ConfigDict(extra="forbid")
+
+    folder: str | Nothing = Field(None, max_length=4096, description="Of this folder and of those in it.")
+    since: DayText | Nothing = Field(None, description="Taken on this day or later, by their EXIF.")
+    until: DayText | Nothing = Field(None, description="Taken on this day or before.")
+
+    def wanted(self) -> Wanted:
+        try:
+            days = [None if text is None else datetime.date.fromisoformat(text) for text in (self.since, self.until)]
+        except ValueError as error:
+            raise Problem(422, "invalid", f"there is no such day: {error}") from error
+        return Wanted(self.folder, *days)
+
+
+class PageQuery(Choice):
+    """A part of them, in the order in which they were added."""
 
     offset: int = Field(0, ge=0, le=LARGEST_ID)
     limit: int = Field(24, ge=1, le=MOST_LISTED)
@@ -84,6 +109,7 @@ class PhotoFacts(BaseModel):
     name: str
     image: str = Field(description="Where it can be seen.")
     thumbnail: str
+    path: str | None = Field(None, description="Where its file lies; only of a service that was started with --files.")
 
 
 class HitFacts(PhotoFacts):
@@ -92,6 +118,9 @@ class HitFacts(PhotoFacts):
     score: float
     probability: float | None = Field(description="That it shows the same thing; null if the index is not calibrated.")
     region: tuple[float, float, float, float] | None = Field(description="Where in it: x, y, width, height.")
+    gone: bool = Field(description="Its file is no longer there.")
+    copy_of: str | None = Field(description="The name of a hit above it that has the very same bytes.")
+    said: bool | None = Field(description="What somebody said: whether it shows the same thing.")
 
 
 class QueryFacts(BaseModel):
@@ -103,6 +132,7 @@ class QueryFacts(BaseModel):
     size: tuple[int, int] | None = Field(description="Width and height at which it was looked at.")
     features: int = Field(description="That were searched with; 0 for an indexed photo, whose words are stored.")
     box: tuple[float, float, float, float] | None
+    itself: PhotoFacts | None = Field(description="The indexed photo that the query is; it is no hit.")
 
 
 class SearchAnswer(BaseModel):
@@ -111,10 +141,54 @@ class SearchAnswer(BaseModel):
     seconds: float
 
 
+class DatedFacts(PhotoFacts):
+    taken: datetime.date | None = Field(description="When, by its EXIF; only once photos of some days were asked for.")
+
+
 class PhotoPage(BaseModel):
-    images: int = Field(description="In the whole index.")
+    images: int = Field(description="That fit what was asked for; all of the index if nothing was.")
+    unread: int = Field(description="Photos whose day is not known yet: ask again in a moment.")
     offset: int
-    photos: list[PhotoFacts]
+    photos: list[DatedFacts]
+
+
+class FolderFacts(BaseModel):
+    folder: str
+    images: int = Field(description="In it and in the folders in it.")
+
+
+class FolderList(BaseModel):
+    folders: list[FolderFacts]
+
+
+class AlbumFacts(BaseModel):
+    """Photos that show the same thing."""
+
+    id: int = Field(description="The lowest id of its photos.")
+    kind: str = Field(description="copies (of one photo) or same thing")
+    likeness: float = Field(description="The mean probability of its pairs; without a calibration, their similarity.")
+    images: int
+    photos: list[DatedFacts] = Field(description="In a list of albums, the first few.")
+
+
+class AlbumState(BaseModel):
+    """How far the search for albums is; it begins when they are asked for, and again when the index has changed."""
+
+    working: bool
+    done: int = Field(description="Photos that were compared with all others.")
+    of: int
+
+
+class AlbumPage(AlbumState):
+    albums: int = Field(description="That fit what was asked for.")
+    grouped: int = Field(description="Photos in them.")
+    unread: int = Field(description="Photos whose day is not known yet: ask again in a moment.")
+    offset: int
+    found: list[AlbumFacts]
+
+
+class AlbumAnswer(AlbumState):
+    album: AlbumFacts | None = Field(description="null: the photo is in none, or none is known yet.")
 
 
 class AddAnswer(PhotoFacts):
@@ -126,6 +200,24 @@ class DeleteAnswer(BaseModel):
     id: int
     name: str
     images: int
+
+
+class LabelCounts(BaseModel):
+    """What was said of results."""
+
+    yes: int
+    no: int
+
+
+class LabelAnswer(LabelCounts):
+    found: int
+    same: bool | None
+
+
+class FileAnswer(BaseModel):
+    id: int
+    name: str
+    path: str
 
 
 class PlaceFacts(BaseModel):
@@ -149,6 +241,8 @@ class ExplainAnswer(BaseModel):
     rest: float
     words: list[dict[str, Any]]
     pairs: list[dict[str, Any]]
+    query_name: str | None = Field(description="Of the photo that was asked with, if it is one of the index.")
+    probability: float | None = Field(description="That both show the same thing; null if the index is not calibrated.")
     picture: str = Field(description="Where the same can be seen.")
 
 
@@ -160,6 +254,7 @@ class Info(BaseModel):
     kernel: str
     calibrated: bool = Field(description="Whether answers have probabilities.")
     read_only: bool
+    files: bool = Field(description="Whether files themselves can be had, and opened on the machine of the service.")
     max_upload: int
     max_pixels: int
     token: bool = Field(description="Whether requests need a token.")
@@ -186,5 +281,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def photo_facts(image: int, name: str) -> dict[str, Any]:
-    return {"id": image, "name": name, "image": f"/images/{image}", "thumbnail": f"/images/{image}/thumbnail"}
+JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}, "description": "A JPEG."}}
+
+
+def photo_facts(image: int, name: str, path: str | None = None) -> dict[str, Any]:
+    places = {"image": f"/images/{image}", "thumbnail": f"/images/{image}/thumbnail"}
+    return {"id": image, "name": name, "path": path, **places}

@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 import superfeat
 from superfeat.engine import Engine
 from superfeat.errors import StoreError
-from superfeat.service import routes_images, routes_search, routes_status
+from superfeat.service import routes_albums, routes_files, routes_images, routes_labels, routes_search, routes_status
 from superfeat.service.gate import Gate
 from superfeat.service.limits import Limits
 from superfeat.service.problems import explain_errors
@@ -29,9 +29,13 @@ def create_app(
     *,
     token: str | None = None,
     read_only: bool = False,
+    files: bool = False,
 ) -> FastAPI:
-    """Serves an index. Without a token it answers this machine alone, whatever it is bound to."""
-    service = Service(engine, limits, token=token, read_only=read_only)
+    """Serves an index. Without a token it answers this machine alone, whatever it is bound to.
+
+    `files` lets clients have the files themselves, and open them on this machine: for a service on it alone.
+    """
+    service = Service(engine, limits, token=token, read_only=read_only, files=files)
     app = FastAPI(
         title="superfeat",
         version=superfeat.__version__,
@@ -42,7 +46,7 @@ def create_app(
     )
     app.state.service = service
     explain_errors(app)
-    for module in (routes_search, routes_images, routes_status):
+    for module in (routes_search, routes_images, routes_files, routes_labels, routes_albums, routes_status):
         app.include_router(module.routes)
     add_page(app)
     app.add_middleware(Gate, limits=limits, token=token, metrics=service.metrics)

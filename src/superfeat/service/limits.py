@@ -10,7 +10,8 @@ from superfeat.errors import ConfigError
 SIZE_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 SHORTEST_TOKEN = 16  # letters: shorter ones can be guessed
 
-THUMBNAIL, VIEW, PICTURE = 320, 1280, 1200  # longest side, in pixels, of what is sent; width of an explanation
+THUMBNAIL, VIEW, FULL = 320, 1280, 8192  # longest side, in pixels, of photos that are sent
+PICTURE = 1200  # width of an explanation
 MOST_HITS, MOST_LISTED = 200, 200
 MOST_CONNECTIONS = 512
 HEAD_BYTES = 16 << 10
@@ -67,6 +68,13 @@ def is_loopback(host: str) -> bool:
     except OSError as error:
         raise ConfigError(f"the host '{host}' is not known: {error.strerror}") from error
     return all(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]).is_loopback for entry in found)
+
+
+def require_near(host: str, files: bool) -> bool:
+    """Whether files themselves may be had; ConfigError where others than this machine could ask for them."""
+    if files and not is_loopback(host):
+        raise ConfigError(f"'{host}' can be reached from other machines: files themselves are for this one alone")
+    return files
 
 
 def require_token(host: str, token: str | None) -> str | None:

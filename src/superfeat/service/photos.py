@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,12 +69,19 @@ class Gallery:
             raise no_such_photo(image if image is not None else shown(name))
         return known
 
-    def page(self, offset: int, limit: int) -> tuple[int, list[tuple[int, str]]]:
-        """How many images there are, and some of them in the order of their ids."""
+    def named_ids(self, ids: Sequence[int]) -> list[tuple[int, str]]:
+        """Those of these images that are there, with their names."""
         snapshot = self.index.snapshot()
-        every = snapshot.ids()
-        ids = every[offset : offset + limit].tolist()
-        return len(every), list(zip(ids, snapshot.names(ids), strict=True)) if ids else []
+        return [(image, name) for image in ids if (name := snapshot.name_of(image)) is not None]
+
+    def paths(self, names: Sequence[str]) -> dict[str, str]:
+        """Where the files of these images lie, by name, of those of which it is known."""
+        metas = self.index.meta(names)
+        return {name: shown(str(meta["path"])) for name, meta in metas.items() if isinstance(meta.get("path"), str)}
+
+    def draw(self, image: int, side: int) -> bytes:
+        """A JPEG of this photo that is not kept."""
+        return draw_jpeg(self.read(self.find(image)), side)
 
     def render(self, image: int, side: int) -> Rendered:
         """A JPEG of this photo, `side` pixels along its longer side at most."""

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Form, Path, Query, Request, Response
 
 from superfeat.service.answers import (
     ERRORS,
+    JPEG,
     LARGEST_ID,
     AddAnswer,
     AddForm,
@@ -15,7 +16,7 @@ from superfeat.service.answers import (
     PhotoPage,
     photo_facts,
 )
-from superfeat.service.limits import THUMBNAIL, VIEW
+from superfeat.service.limits import FULL, THUMBNAIL, VIEW
 from superfeat.service.photos import require_photo, shown
 from superfeat.service.problems import Problem
 from superfeat.service.state import Here, Service
@@ -24,7 +25,7 @@ from superfeat.service.uploads import plain_name
 routes = APIRouter(prefix="/images", responses=ERRORS)
 Id = Annotated[int, Path(ge=0, le=LARGEST_ID)]
 SEEN: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"image/jpeg": {}}, "description": "A JPEG."},
+    **JPEG,
     304: {"description": "The browser has it already."},
 }
 
@@ -32,9 +33,14 @@ SEEN: dict[int | str, dict[str, Any]] = {
 @routes.get("")
 async def page_of_photos(page: Annotated[PageQuery, Query()], service: Here) -> PhotoPage:
     """Some of the indexed photos, in the order in which they were added."""
-    total, found = await service.reading.run(lambda: service.gallery.page(page.offset, page.limit))
-    photos = [photo_facts(image, shown(name)) for image, name in found]
-    return PhotoPage.model_validate({"images": total, "offset": page.offset, "photos": photos})
+
+    def choose() -> dict[str, Any]:
+        chosen = service.catalogue.choose(page.wanted())
+        ids = chosen.ids[page.offset : page.offset + page.limit].tolist()
+        photos = service.facts_of(service.gallery.named_ids(ids))
+        return {"images": len(chosen.ids), "unread": chosen.unread, "offset": page.offset, "photos": photos}
+
+    return PhotoPage.model_validate(await service.reading.run(choose))
 
 
 @routes.get("/{image}", response_class=Response, responses=SEEN)
@@ -47,6 +53,13 @@ async def see_photo(image: Id, request: Request, service: Here) -> Response:
 async def see_thumbnail(image: Id, request: Request, service: Here) -> Response:
     """The same in 320 pixels."""
     return await _send(image, THUMBNAIL, request, service)
+
+
+@routes.get("/{image}/full", response_class=Response, responses=JPEG)
+async def see_full(image: Id, service: Here) -> Response:
+    """The same in its own size, 8192 pixels at most; drawn anew as well, without its EXIF."""
+    data = await service.reading.run(functools.partial(service.gallery.draw, image, FULL))
+    return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, no-cache"})
 
 
 async def _send(image: int, side: int, request: Request, service: Service) -> Response:

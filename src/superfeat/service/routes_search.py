@@ -6,12 +6,13 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Form, Path, Query, Request, Response
 
-from superfeat.engine import FoundPhoto
+from superfeat.engine import FoundPhoto, IndexedPhoto
 from superfeat.explain.explain import Explanation
+from superfeat.found.explanation import Captions, draw_explanation
 from superfeat.images import read_image
-from superfeat.pages.explanation import draw_explanation
 from superfeat.service.answers import (
     ERRORS,
+    JPEG,
     ExplainAnswer,
     ExplainQuery,
     QueryId,
@@ -24,7 +25,6 @@ from superfeat.service.photos import Known, as_jpeg, draw_jpeg, shown
 from superfeat.service.state import Here, Question, Service
 
 routes = APIRouter(responses=ERRORS)
-JPEG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {}}, "description": "A JPEG."}}
 
 
 @routes.post("/search")
@@ -36,8 +36,10 @@ async def search(
     box = form.region()
     question = await service.question(form, await form.photo.read() if form.photo is not None else None)
     answer = await service.search(question, box, form.top, request)
-    facts = {**asked_facts(question), "size": answer.size, "features": answer.features, "box": box}
-    hits = [hit_facts(hit) for hit in answer.hits]
+    itself = None if answer.itself is None else indexed_facts(answer.itself, with_path=service.files)
+    facts = {**asked_facts(question), "size": answer.size, "features": answer.features, "box": box, "itself": itself}
+    said = await service.reading.run(lambda: service.said(question, box, answer))
+    hits = [{**hit_facts(hit, with_path=service.files), "said": said.get(hit.id)} for hit in answer.hits]
     seconds = round(time.perf_counter() - began, 4)
     return SearchAnswer.model_validate({"query": facts, "hits": hits, "seconds": seconds})
 
@@ -48,10 +50,16 @@ def asked_facts(question: Question) -> dict[str, Any]:
     return {"query": question.query, "image": image, "name": name}
 
 
-def hit_facts(hit: FoundPhoto) -> dict[str, Any]:
+def indexed_facts(photo: IndexedPhoto | FoundPhoto, *, with_path: bool) -> dict[str, Any]:
+    path = shown(photo.path) if with_path and photo.path is not None else None
+    return photo_facts(photo.id, shown(photo.name), path)
+
+
+def hit_facts(hit: FoundPhoto, *, with_path: bool) -> dict[str, Any]:
     region = None if hit.region is None else [round(value, 4) for value in hit.region]
-    facts = {"score": hit.score, "probability": hit.probability, "region": region}
-    return {**photo_facts(hit.id, shown(hit.name)), **facts}
+    facts = {"score": hit.score, "probability": hit.probability, "region": region, "gone": hit.gone}
+    copied = None if hit.copy_of is None else shown(hit.copy_of)
+    return {**indexed_facts(hit, with_path=with_path), **facts, "copy_of": copied}
 
 
 @routes.get("/explain")
@@ -59,7 +67,14 @@ async def explain(asked: Annotated[ExplainQuery, Query()], request: Request, ser
     """Where the score of a found photo comes from: the regions that match, and their shares."""
     explained = await _explain(asked, request, service)
     found, picture = explained.found, f"/explain/picture?{request.url.query}"
-    facts = {**explained.explanation.as_dict(), "found": photo_facts(found.id, shown(found.name)), "picture": picture}
+    known = explained.question.known
+    facts = {
+        **explained.explanation.as_dict(),
+        "found": photo_facts(found.id, shown(found.name)),
+        "query_name": None if known is None else shown(known.name),
+        "probability": explained.probability,
+        "picture": picture,
+    }
     return ExplainAnswer.model_validate(facts)
 
 
@@ -77,6 +92,7 @@ class Explained(NamedTuple):
     question: Question
     found: Known
     explanation: Explanation
+    probability: float | None
 
 
 async def _explain(asked: ExplainQuery, request: Request, service: Service) -> Explained:
@@ -85,13 +101,19 @@ async def _explain(asked: ExplainQuery, request: Request, service: Service) -> E
     question = await service.question(asked)
     found = await service.reading.run(functools.partial(service.gallery.find, asked.found))
     work = functools.partial(service.explain, question, found, box)
-    return Explained(question, found, await service.looking.run(work, gone=request.is_disconnected))
+    explanation = await service.looking.run(work, gone=request.is_disconnected)
+    chance = await service.reading.run(functools.partial(service.judge, question, found, box))
+    return Explained(question, found, explanation, chance)
 
 
 def _draw(service: Service, explained: Explained) -> bytes:
     sides = (service.bytes_of(explained.question), service.gallery.read(explained.found))
     query, found = (read_image(data, max_side=PICTURE, draft=True) for data in sides)
-    return as_jpeg(draw_explanation(explained.explanation, query, found, width=PICTURE))
+    asked = explained.question.known
+    captions = Captions(
+        "the photo you sent" if asked is None else shown(asked.name), shown(explained.found.name), explained.probability
+    )
+    return as_jpeg(draw_explanation(explained.explanation, query, found, captions=captions, width=PICTURE))
 
 
 @routes.get("/queries/{query}", response_class=Response, responses=JPEG)

@@ -27,6 +27,7 @@ def _describe(service: Service) -> Info:
         kernel="binary" if layout.binary else "real",
         calibrated=service.engine.calibration is not None,
         read_only=service.read_only,
+        files=service.files,
         max_upload=service.limits.max_upload,
         max_pixels=service.limits.max_pixels,
         token=service.token is not None,

@@ -127,19 +127,25 @@ def url_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def serve(app: ASGIApp, bound: socket.socket, on_ready: Callable[[], None] | None = None) -> None:
-    """Until Ctrl-C or SIGTERM; then what has begun is finished, within a while."""
+def serve(app: ASGIApp, bound: socket.socket, on_ready: Callable[[], None] | None = None) -> int | None:
+    """Until Ctrl-C or SIGTERM; then what has begun is finished, within a while. The signal that it was, if any."""
     server = Server(app)
     server.on_ready = on_ready
     kept: dict[int, Any] = {}
+    came: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        came.append(number)
+
     if threading.current_thread() is threading.main_thread():
         # uvicorn stops at the first signal and raises it again when it has stopped: that one is to end nothing.
-        kept = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+        kept = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         server.run(sockets=[bound])
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+    return came[0] if came else None
 
 
 class Server(uvicorn.Server):

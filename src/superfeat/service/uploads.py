@@ -10,7 +10,7 @@ import unicodedata
 from pathlib import Path
 
 from superfeat.engine import Engine
-from superfeat.index.index import Added
+from superfeat.index.entries import Added
 from superfeat.service.photos import Known, readable
 from superfeat.service.problems import Problem
 from superfeat.service.watch import Watch

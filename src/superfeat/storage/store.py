@@ -7,7 +7,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -21,6 +21,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
+MEND = "restore the folder from a copy, or make it again"  # what to do about damage
+
+
 @contextlib.contextmanager
 def explained(path: Path, doing: str = "write") -> Iterator[None]:
     """Turns the system's errors into ours, with the next step."""
@@ -32,9 +35,10 @@ def explained(path: Path, doing: str = "write") -> Iterator[None]:
                 f"the disk is full: cannot {doing} {path}; nothing finished is lost, free space and run again"
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise StoreError(
-                f"cannot {doing} {path}: {error.strerror}; choose a folder that you may write to"
-            ) from error
+            step = (
+                "ask its owner for the right to read it" if doing == "read" else "choose a folder that you may write to"
+            )
+            raise StoreError(f"cannot {doing} {path}: {error.strerror}; {step}") from error
         raise StoreError(f"cannot {doing} {path}: {error.strerror or error}") from error
 
 
@@ -79,7 +83,7 @@ def read_json(path: Path) -> Any:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise StoreError(f"{path} is damaged: {error}") from error
+            raise StoreError(f"{path} is damaged: {error}; {MEND}") from error
 
 
 def require_version(facts: Any, known: int, path: Path) -> None:
@@ -152,23 +156,35 @@ def _require_type(array: np.ndarray, path: Path, dtype: str) -> np.ndarray:
 
 
 def write_folder(path: Path, files: Mapping[str, bytes], *, overwrite: bool = False) -> None:
-    """Writes a folder of files as a whole; an existing one is kept unless `overwrite`."""
-    if path.exists() and not overwrite:
-        raise StoreError(f"{path} exists already; choose another name or ask to overwrite it")
+    """Writes a folder of files, some of them in a folder inside, as a whole; an existing one is kept unless
+    `overwrite`."""
+    require_replaceable(path, [name for name in files if name.endswith(".json")] or list(files), overwrite)
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
         try:
             beside.chmod(0o777 & ~umask())
             for name, data in files.items():
+                (beside / name).parent.mkdir(exist_ok=True)
                 with (beside / name).open("wb") as file:
                     file.write(data)
                     sync(file)
-            sync_folder(beside)
+            for folder in {(beside / name).parent for name in files} | {beside}:
+                sync_folder(folder)
             _swap(beside, path)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
         sync_folder(path.parent)
+
+
+def require_replaceable(path: Path, marks: Sequence[str], overwrite: bool) -> None:
+    """StoreError unless `path` is free, or is to be overwritten and holds one of `marks`, as all of its kind do."""
+    if not path.exists():
+        return
+    if not any((path / mark).is_file() for mark in marks) and not (path.is_dir() and not any(path.iterdir())):
+        raise StoreError(f"{path} exists already and is something else; choose another name")
+    if not overwrite:
+        raise StoreError(f"{path} exists already; choose another name or ask to overwrite it", arguments=["overwrite"])
 
 
 def _swap(new: Path, path: Path) -> None:

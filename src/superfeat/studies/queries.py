@@ -2,7 +2,7 @@
 
 from superfeat.config import ExtractConfig
 from superfeat.evaluation.evaluate import Measured
-from superfeat.images import list_photos
+from superfeat.sources.listing import list_photos
 from superfeat.studies.analyse import analyse
 from superfeat.studies.analysis import Analysing, Analysis
 from superfeat.work import Work

@@ -19,6 +19,7 @@ from superfeat.images import Photo, Skipped, read_image
 from superfeat.threads import in_order
 
 UNREADABLE_SHOWN = 3
+FEW_QUERIES = 20  # of things held out for validation
 CHECK_SIDE = 64  # a JPEG decoded at an eighth still shows whether it is whole
 
 
@@ -71,7 +72,10 @@ def require_trainable(recipe: Recipe, training_set: TrainingSet) -> None:
 def split_validation(
     recipe: Recipe, training_set: TrainingSet, sources: Sources
 ) -> tuple[TrainingSet, tuple[RetrievalSet, ...]]:
-    """What trains and what validates: sets of their own, SfM-120k's, or things held out; none where there is none."""
+    """What trains and what validates: sets of their own, SfM-120k's, or things held out; none where there is none.
+
+    The notes of what trains say where validation tells little, or would tell nothing and is left out.
+    """
     if recipe.validation.every == 0:
         return training_set, ()
     if sources.validation:
@@ -81,8 +85,24 @@ def split_validation(
         return training_set, (read_sfm120k_validation(sources.images),)
     if recipe.data.hold_out == 0:
         return training_set, ()
-    rest, held = training_set.hold_out(recipe.data.hold_out, recipe.training.seed)
-    return rest, (each_photo_in_turn(held, "held-out things"),)
+    return _hold_out(recipe, training_set)
+
+
+def _hold_out(recipe: Recipe, training_set: TrainingSet) -> tuple[TrainingSet, tuple[RetrievalSet, ...]]:
+    """Some of the things validate; not where these are one thing, to whose photos every answer is right."""
+    share = recipe.data.hold_out
+    rest, held = training_set.hold_out(share, recipe.training.seed)
+    test = each_photo_in_turn(held, "held-out things")
+    if not any(len(test.photos) > len({*query.positives, *query.junk}) for query in test.queries):
+        note = (
+            f"there is no validation: {share:g} of {len(training_set.things_to_query())} things is one thing, and "
+            "among its photos every answer is right; add things, set data.hold_out higher, or give a validation set"
+        )
+        return dataclasses.replace(training_set, notes=(*training_set.notes, note)), ()
+    if len(test.queries) < FEW_QUERIES:
+        note = f"validation has {len(test.queries)} queries: its mAP says little about other photos"
+        rest = dataclasses.replace(rest, notes=(*rest.notes, note))
+    return rest, (test,)
 
 
 def _read_validation(sources: Sources) -> Iterator[RetrievalSet]:

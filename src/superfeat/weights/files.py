@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import safetensors.torch
@@ -9,8 +10,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from superfeat.config import DEFAULT_WEIGHTS
+from superfeat.config import CALIBRATION, CARRIED_CODEBOOK, DEFAULT_WEIGHTS
 from superfeat.errors import StoreError, SuperfeatError, WeightsError
+from superfeat.nets.local import LocalNetwork
 from superfeat.settings import as_dict
 from superfeat.storage.records import as_record
 from superfeat.storage.store import write_folder
@@ -18,7 +20,7 @@ from superfeat.storage.unpickle import read_torch
 from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
-from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cached_path, shipped_names
+from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cached_path, known_names, shipped_names
 from superfeat.weights.network import Network, NetworkFacts, build_module, digest_of, network_config
 
 FORMAT = "superfeat-network"
@@ -46,8 +48,25 @@ def load_network(source: str | Path = DEFAULT_WEIGHTS) -> Network:
 
 def carried_codebook(weights: str | Path) -> Path | None:
     """The general codebook that a network's folder brings; None if it brings none."""
-    folder = find_weights(weights) / "codebook"
+    folder = find_weights(weights) / CARRIED_CODEBOOK
     return folder if folder.is_dir() else None
+
+
+def carried_files(weights: str | Path) -> dict[str, bytes]:
+    """The codebook and the calibration that a network's folder brings, by name within it."""
+    folder = find_weights(weights)
+    found = [folder / CALIBRATION, *sorted((folder / CARRIED_CODEBOOK).glob("*"))]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found if path.is_file()}
+
+
+def convert_network(source: str | Path, path: str | Path, *, half: bool = False, overwrite: bool = False) -> list[str]:
+    """Writes a network in our format, with the codebook and the calibration that it brings. What is left behind."""
+    network, carried, notes = load_network(source), carried_files(source), []
+    if CALIBRATION in carried and digest_of(network.config, _tensors(network, half)) != network.digest:
+        del carried[CALIBRATION]
+        notes.append("the calibration stays behind: it is of the network as it was; fit one with superfeat calibrate")
+    save_network(network, path, half=half, overwrite=overwrite, carried=carried)
+    return notes
 
 
 def find_weights(source: str | Path) -> Path:
@@ -59,7 +78,7 @@ def find_weights(source: str | Path) -> Path:
         return SHIPPED_FOLDER / name
     if name in NAMED:
         return cached_path(name)
-    names = ", ".join([*shipped_names(), *NAMED])
+    names = ", ".join(known_names())
     raise WeightsError(f"no weights at {source}: give a file, a folder, or one of the names {names}")
 
 
@@ -75,22 +94,22 @@ def read_foreign(path: Path) -> Foreign:
 
 
 def _adopt(foreign: Foreign, path: Path) -> Network:
-    with torch.device("meta"):
-        expected = build_module(foreign.config).state_dict()
-    state = fit(foreign, expected, str(path))
-    module = build_module(foreign.config)
-    module.load_state_dict(state)
+    module = _filled(foreign, str(path))
     return Network(module, foreign.config, {"source": path.name, "kind": foreign.kind})
+
+
+def _filled(foreign: Foreign, source: str) -> LocalNetwork:
+    """The module of these settings, with the file's tensors themselves as its parameters."""
+    module = build_module(foreign.config)
+    module.load_state_dict(fit(foreign, module.state_dict(), source), assign=True)
+    return module
 
 
 def _load_ours(folder: Path) -> Network:
     facts = read_config(folder)
     config = network_config(facts["network"], folder)
     state = _read_safetensors(folder / "model.safetensors")
-    expected = build_module(config).state_dict()
-    plain = Foreign(state, config, lambda name: name, NOTHING_SPARE, "superfeat network")
-    module = build_module(config)
-    module.load_state_dict(fit(plain, expected, str(folder)))
+    module = _filled(Foreign(state, config, lambda name: name, NOTHING_SPARE, "superfeat network"), str(folder))
     network = Network(module, config, facts["provenance"])
     if network.digest != facts["digest"]:
         raise WeightsError(
@@ -125,16 +144,20 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         raise WeightsError(f"{path} is damaged or incomplete ({error}); copy or convert it again") from error
 
 
-def save_network(network: Network, path: str | Path, *, half: bool = False, overwrite: bool = False) -> None:
+def save_network(
+    network: Network,
+    path: str | Path,
+    *,
+    half: bool = False,
+    overwrite: bool = False,
+    carried: Mapping[str, bytes] | None = None,
+) -> None:
     """Writes the network as a folder, whole or not at all. `half` stores 16-bit floats: half the size, 3 digits.
 
-    Vectors stay as they are: they take no room, and variances of pixels from 0 to 255 lie beyond 16 bits.
+    Vectors stay as they are: they take no room, and variances of pixels from 0 to 255 lie beyond 16 bits. `carried` are
+    files to lie beside it.
     """
-    if not isinstance(network.module, nn.Module):
-        raise SuperfeatError("an exported network cannot be saved again; convert the network that it came from")
-    tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.state_dict().items()}
-    if half:
-        tensors = {name: _halved(value) for name, value in tensors.items()}
+    tensors = _tensors(network, half)
     facts: NetworkFacts = {
         "format": FORMAT,
         "version": VERSION,
@@ -147,7 +170,15 @@ def save_network(network: Network, path: str | Path, *, half: bool = False, over
         "config.json": (json.dumps(facts, indent=2) + "\n").encode(),
         "README.md": model_card(facts, sum(value.numel() for value in tensors.values()), half).encode(),
     }
-    write_folder(Path(path), files, overwrite=overwrite)
+    write_folder(Path(path), {**files, **(carried or {})}, overwrite=overwrite)
+
+
+def _tensors(network: Network, half: bool) -> dict[str, Tensor]:
+    """The parameters as they are stored."""
+    if not isinstance(network.module, nn.Module):
+        raise SuperfeatError("an exported network cannot be saved again; convert the network that it came from")
+    tensors = {name: value.detach().cpu().contiguous() for name, value in network.module.state_dict().items()}
+    return {name: _halved(value) for name, value in tensors.items()} if half else tensors
 
 
 def _halved(value: Tensor) -> Tensor:

@@ -52,6 +52,11 @@ def shipped_names() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED_FOLDER.glob("*/config.json"))
 
 
+def known_names() -> list[str]:
+    """All weights that have a name: those that come with the package, and those that can be brought."""
+    return [*shipped_names(), *NAMED]
+
+
 def cache_folder() -> Path:
     """$SUPERFEAT_CACHE, or superfeat below the user's cache folder."""
     if "SUPERFEAT_CACHE" in os.environ:

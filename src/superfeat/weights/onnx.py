@@ -156,7 +156,7 @@ def _prepare(path: Path, overwrite: bool) -> None:
     if path.suffix != ".onnx":
         raise SuperfeatError(f"{path} must end in .onnx: that is how it is recognised when it is loaded")
     if path.exists() and not overwrite:
-        raise StoreError(f"{path} exists already; choose another name or ask to overwrite it")
+        raise StoreError(f"{path} exists already; choose another name or ask to overwrite it", arguments=["overwrite"])
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
 

@@ -16,7 +16,7 @@ from superfeat.weights import load_network
 def test_pretrain_then_train(data: Path, tmp_path: Path) -> None:
     words = ["pretrain", data / "tiny.toml", "--images", data / "photos", "-o", tmp_path / "pre"]
     made = run_json(*words)
-    assert made.keys() == {"run", "top1", "epochs"}
+    assert {"run", "top1", "epochs"} <= made.keys()
     assert made["epochs"] == 2
     assert_refused(run(*words), "holds a run already")
     assert run_json(*words, "--resume") == made
@@ -91,11 +91,11 @@ def test_draw_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_drawn_recipe_needs_no_photos(data: Path, tmp_path: Path) -> None:
-    changes = [f"data.{name}" for name in ("kind=drawn", "things=4", "views=2", "side=48", "hold_out=0.25")]
+    changes = [f"data.{name}" for name in ("kind=drawn", "things=6", "views=2", "side=48", "hold_out=0.34")]
     words = ["train", data / "tiny.toml", "-o", tmp_path / "run", "--set", "validation.every=2"]
     words += [word for change in changes for word in ("--set", change)]
     made = run_json(*words)
     assert made["best"] is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run-drawn"]
-    assert len(list((tmp_path / "run-drawn").rglob("*.jpg"))) == 8
+    assert len(list((tmp_path / "run-drawn").rglob("*.jpg"))) == 12
     assert run_json(*words, "--resume") == made

@@ -28,7 +28,7 @@ def test_train_then_extract(data: Path, tmp_path: Path) -> None:
     made = run_json(
         *train_words(data, tmp_path / "run", "--validation", data / "others", "--set", "validation.every=1")
     )
-    assert made.keys() == {"run", "best", "epochs"}
+    assert {"run", "best", "epochs"} <= made.keys()
     assert made["run"] == str(tmp_path / "run")
     assert 0 <= made["best"] <= 100
     assert made["epochs"] == 2

@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def reader(made: Path) -> Iterator[Served]:
     """A service that no test changes."""
-    with serving(made, Limits(max_upload=2_000_000), read_only=True) as served:
+    with serving(made, Limits(max_upload=2_000_000, max_pixels=1_000_000), read_only=True) as served:
         yield served
 
 

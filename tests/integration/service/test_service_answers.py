@@ -3,13 +3,13 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from PIL import Image
 
 from fixtures_service import PHOTOS, TOKEN, Served, encoded, error_of, ids, pattern, photo, serving, state_of
+from superfeat.engine import Named
 from superfeat.index.index import Index
 from superfeat.service import photos as photos_module
 from superfeat.service.limits import Limits
@@ -17,19 +17,27 @@ from superfeat.service.limits import Limits
 # -- Search
 
 
-def test_an_uploaded_photo_finds_itself(reader: Served) -> None:
+def test_an_uploaded_photo_of_the_index_is_known(reader: Served) -> None:
     answer = reader.search(photo(3), top=4).json()
+    assert answer["query"]["itself"]["name"] == "3.jpg"
+    assert answer["query"]["itself"]["id"] == ids(reader)["3.jpg"]
     best = answer["hits"][0]
-    assert best["name"] == "3.jpg"
-    assert best["id"] == ids(reader)["3.jpg"]
     assert best["image"] == f"/images/{best['id']}"
     assert best["thumbnail"] == f"/images/{best['id']}/thumbnail"
     assert len(answer["hits"]) == 4
     assert [hit["score"] for hit in answer["hits"]] == sorted((hit["score"] for hit in answer["hits"]), reverse=True)
     assert all(0 <= value <= 1 for value in best["region"])
-    assert answer["query"]["size"] == [128, 96]
-    assert answer["query"]["features"] > 0
+    assert answer["hits"] == reader.search(name="3.jpg", top=4).json()["hits"]
+    assert answer["query"]["features"] == 0
     assert len(answer["query"]["query"]) == 32
+
+
+def test_an_uploaded_photo_that_is_new(reader: Served) -> None:
+    query = reader.search(photo(33), top=4).json()["query"]
+    assert query["itself"] is None
+    assert query["size"] == [128, 96]
+    assert query["features"] > 0
+    assert len(query["query"]) == 32
 
 
 def test_the_answer_is_the_engines(reader: Served) -> None:
@@ -42,27 +50,26 @@ def test_the_answer_is_the_engines(reader: Served) -> None:
 def test_search_by_an_indexed_photo(reader: Served, field: str) -> None:
     value = "2.jpg" if field == "name" else ids(reader)["2.jpg"]
     answer = reader.search(**{field: value}).json()
-    assert answer["hits"][0]["name"] == "2.jpg"
-    assert answer["hits"][0]["score"] == pytest.approx(1)
-    assert answer["query"]["name"] == "2.jpg"
+    assert "2.jpg" not in [hit["name"] for hit in answer["hits"]]
+    assert answer["query"]["name"] == answer["query"]["itself"]["name"] == "2.jpg"
     assert answer["query"]["features"] == 0
 
 
 def test_a_box_on_an_upload_does_not_need_the_upload_again(reader: Served) -> None:
-    whole = reader.search(photo(4)).json()
+    whole = reader.search(photo(44)).json()
     part = reader.search(query=whole["query"]["query"], box="0,0,0.6,1").json()
     assert part["query"]["query"] == whole["query"]["query"]
     assert part["query"]["box"] == [0, 0, 0.6, 1]
     assert 0 < part["query"]["features"] < whole["query"]["features"]
-    expected = reader.engine.search(photo(4), box=(0, 0, 0.6, 1)).hits
+    expected = reader.engine.search(photo(44), box=(0, 0, 0.6, 1)).hits
     assert [(hit["name"], hit["score"]) for hit in part["hits"]] == [(hit.name, hit.score) for hit in expected]
     shown = reader.client.get(f"/queries/{whole['query']['query']}")
     assert shown.headers["content-type"] == "image/jpeg"
 
 
 def test_a_box_on_an_indexed_photo(reader: Served) -> None:
-    expected = reader.engine.search("1.jpg", box=(0.1, 0.1, 0.8, 0.8)).hits
-    assert reader.found(name="1.jpg", box="0.1,0.1,0.8,0.8") == [hit.name for hit in expected]
+    expected = reader.engine.search(Named("1.jpg"), box=(0.1, 0.1, 0.8, 0.8)).hits
+    assert reader.found(name="1.jpg", box="0.1,0.1,0.8,0.8")[1:] == [hit.name for hit in expected]
 
 
 def test_an_upload_that_is_no_longer_remembered(reader: Served) -> None:
@@ -177,12 +184,11 @@ def test_pixels_alone_leave(reader: Served) -> None:
 @pytest.mark.parametrize("box", [None, "0,0,1,0.7"])
 def test_an_explanation(reader: Served, box: str | None) -> None:
     query = reader.search(photo(4)).json()["query"]["query"]
-    wanted: dict[str, Any] = {"query": query, "found": ids(reader)["4.jpg"]}
-    wanted |= {} if box is None else {"box": box}
-    answer = reader.client.get("/explain", params=wanted).json()
-    score = reader.search(query=query, **({} if box is None else {"box": box})).json()["hits"][0]["score"]
-    assert answer["score"] == pytest.approx(score)
-    assert answer["found"]["name"] == "4.jpg"
+    part = {} if box is None else {"box": box}
+    best = reader.search(query=query, **part).json()["hits"][0]
+    answer = reader.client.get("/explain", params={"query": query, "found": best["id"], **part}).json()
+    assert answer["score"] == pytest.approx(best["score"])
+    assert answer["found"]["name"] == best["name"]
     assert sum(region["share"] for region in answer["regions"]) + answer["rest"] == pytest.approx(1)
     picture = reader.client.get(answer["picture"])
     assert picture.headers["content-type"] == "image/jpeg"
@@ -236,6 +242,15 @@ def test_the_description(reader: Served) -> None:
         "/images",
         "/images/{image}",
         "/images/{image}/thumbnail",
+        "/images/{image}/full",
+        "/images/{image}/file",
+        "/images/{image}/open",
+        "/images/{image}/reveal",
+        "/images/{image}/album",
+        "/labels",
+        "/folders",
+        "/albums",
+        "/albums/{album}",
         "/info",
         "/health",
         "/metrics",
@@ -253,7 +268,7 @@ def test_a_fault_of_ours_is_told_without_its_details(
 ) -> None:
     with serving(made, read_only=True) as served:
         with monkeypatch.context() as broken:
-            broken.setattr(served.engine, "search", lambda *_, **__: 1 / 0)
+            broken.setattr(served.engine, "answer", lambda *_, **__: 1 / 0)
             response = served.search(name="1.jpg")
         assert error_of(response) == (500, "internal")
         assert "division" not in response.text

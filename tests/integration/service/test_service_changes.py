@@ -4,13 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from fixtures_disk import Disk
-from fixtures_service import PHOTOS, Served, encoded, error_of, ids, make_index, pattern, photo, serving, state_of
+from fixtures_service import PHOTOS, WAIT, Served, encoded, error_of, ids, make_index, pattern, photo, serving, state_of
 from superfeat.index.index import Index
+from superfeat.index.watch import watching
 from superfeat.service.uploads import FOLDER, plain_name
 
 # -- Adding and deleting
@@ -21,7 +23,7 @@ def test_a_photo_that_is_added_is_found_and_one_that_is_deleted_is_not(served: S
     assert added.status_code == 201
     assert added.json()["outcome"] == "new"
     assert added.json()["images"] == PHOTOS + 1
-    assert served.found(photo(77), top=1) == ["new.jpg"]
+    assert served.found(photo(77))[0] == "new.jpg"
     stored = list((served.index.path / FOLDER).iterdir())
     assert [file.read_bytes() for file in stored] == [photo(77)]
     gone = served.client.delete(added.json()["image"])
@@ -94,7 +96,7 @@ def test_what_a_crash_left_is_swept_at_the_next_start(index: Path) -> None:
     (folder / "0123456789abcdef-lost.jpg").write_bytes(b"written, but never indexed")
     (folder / "note.txt").write_text("not ours")
     with serving(index) as served:
-        assert served.found(photo(77), top=1) == ["kept.jpg"]
+        assert served.found(photo(77))[0] == "kept.jpg"
     assert sorted(file.name.partition("-")[2] or file.name for file in folder.iterdir()) == ["kept.jpg", "note.txt"]
 
 
@@ -145,6 +147,20 @@ def test_what_another_process_adds_is_seen(served: Served) -> None:
 def loose(tmp_path: Path) -> Path:
     """An index whose photos the test may change."""
     return make_index(tmp_path / "loose", photos=3)
+
+
+def test_a_watched_folder_is_followed_while_others_search(loose: Path) -> None:
+    """What `serve --watch` does: photos that come are found, those that go are not, and no search is refused."""
+    photos = loose.parent / "photos"
+    with serving(loose) as served, watching([photos], loose, lambda _: None, quiet=0.1, workers=1):
+        pattern(77).save(loose.parent / "77.jpg", quality=95)
+        (loose.parent / "77.jpg").rename(photos / "77.jpg")
+        (photos / "0.jpg").unlink()
+        deadline = time.monotonic() + WAIT
+        while set(served.names()) != {"1.jpg", "more/2.jpg", "77.jpg"} and time.monotonic() < deadline:
+            assert served.found(name="1.jpg")[0] == "1.jpg"
+        assert served.found(photo(77), top=1)[0] == "77.jpg"
+        assert sorted(served.names()) == ["1.jpg", "77.jpg", "more/2.jpg"]
 
 
 def test_a_changed_file_is_not_shown(loose: Path) -> None:

@@ -1,10 +1,18 @@
 """Errors on the command line: one line, with the options that a verb has for the arguments that would help."""
 
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
 
-from superfeat.cli.terminal import VerbGroup
+from fixtures_recipe import listen_to_ctrl_c
+from superfeat.cli.terminal import VerbGroup, print_result, tree
 from superfeat.errors import ConfigError, SuperfeatError
 
 
@@ -40,6 +48,13 @@ def first(source: str) -> None:
 @click.option("--lamp")
 def second(lamp: str | None) -> None:
     raise SuperfeatError("it is dark", arguments=["source", "lamp"])
+
+
+@main.command()
+@click.argument("number", type=int)
+@click.option("--file")
+def touch(number: int, file: str | None) -> None:
+    raise OSError(number, os.strerror(number), file) if number else KeyboardInterrupt
 
 
 def said(*words: str) -> str:
@@ -78,3 +93,53 @@ def test_debug_shows_the_traceback(verb: list[str]) -> None:
     result = CliRunner().invoke(main, ["--debug", *verb])
     assert isinstance(result.exception, SuperfeatError)
     assert str(result.exception) == "it is dark", "the message knows nothing of options"
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "message"),
+    [
+        (
+            errno.EACCES,
+            "/a",
+            "cannot use /a: Permission denied; ask its owner for the right to it, or choose another place",
+        ),
+        (errno.EMFILE, None, "Too many open files"),
+        (errno.EISDIR, "a\nb", "cannot use a\\nb: Is a directory"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(number: int, file: str | None, message: str) -> None:
+    more = [] if file is None else ["--file", file]
+    assert said("touch", str(number), *more) == f"superfeat: {message}\n"
+    assert isinstance(CliRunner().invoke(main, ["--debug", "touch", str(number), *more]).exception, OSError)
+
+
+def test_a_closed_pipe_is_no_error_to_speak_of() -> None:
+    result = CliRunner().invoke(main, ["touch", str(errno.EPIPE)])
+    assert (result.exit_code, result.stderr) == (1, "")
+
+
+def test_ctrl_c_ends_with_130() -> None:
+    result = CliRunner().invoke(main, ["touch", "0"])
+    assert (result.exit_code, result.stderr.strip().count("\n")) == (130, 0)
+
+
+def test_json_has_names_as_they_are_and_lines_have_them_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"name": "a\nb\x1b.jpg"}
+    print_result(told, True, tree)
+    assert json.loads(capsys.readouterr().out) == told
+    print_result(told, False, tree)
+    assert capsys.readouterr().out == "name: a\\nb\\x1b.jpg\n"
+
+
+@pytest.mark.parametrize("module", ["click", "torch"])
+def test_ctrl_c_while_modules_are_loaded_is_one_line(module: str, tmp_path: Path) -> None:
+    """click is loaded before there is a verb; torch by a verb, and by code that exec() runs: Python marks that."""
+    (tmp_path / f"{module}.py").write_text("exec('import os, signal; os.kill(os.getpid(), signal.SIGINT)')")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", "superfeat", "weights", "show", str(tmp_path)]
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, preexec_fn=listen_to_ctrl_c
+    )
+    assert ended.returncode == 130
+    assert ended.stderr.strip().startswith("superfeat: stopped")
+    assert ended.stderr.strip().count("\n") == 0

@@ -176,7 +176,7 @@ def test_a_folder_of_things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert read_benchmark(".", None).name == "mine"
     with pytest.raises(DatasetError, match=r"is a folder without gnd\.json, .*: leave .*elsewhere out"):
         read_benchmark(str(folder), tmp_path / "elsewhere")
-    with pytest.raises(DatasetError, match="holds no photos"):
+    with pytest.raises(DatasetError, match="no photos in"):
         read_benchmark(str(empty_files(tmp_path / "empty", "x.txt")), None)
 
 

@@ -162,8 +162,8 @@ def test_pairs_that_are_not_there(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ([], "set holds no photos: give a folder with one sub-folder of photos per thing"),
-        (["a/x.txt", "b/y.pdf"], r"holds no photos \(its 2 files have other endings\): give"),
+        ([], "no photos in .*set: give a folder with one sub-folder of photos per thing"),
+        (["a/x.txt", "b/y.pdf"], r"no photos in .*set \(left out: 2 not a photo by its ending\): give"),
         (["a.jpg", "castle/b.jpg"], r"photos that are in no sub-folder \(a\.jpg\), .*: sort them into one sub-folder"),
         (["a.jpg", "b.jpg", "c.jpg", "d.jpg"], r"in no sub-folder \(a.jpg, b.jpg, c.jpg, ...\)"),
         (["castle/a.jpg", "castle/b.jpg"], r"set has only one thing \(castle\), so that no query has a negative: add"),

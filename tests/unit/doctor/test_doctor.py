@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import superfeat
-from superfeat.config import ExtractConfig
+from superfeat.config import CALIBRATION, ExtractConfig
 from superfeat.doctor import advise, examine, machine, probe, software
-from superfeat.doctor.checks import Check, as_size, guarded
+from superfeat.doctor.checks import Check, guarded
 from superfeat.doctor.collection import check_index
 from superfeat.doctor.probe import Probed
-from superfeat.index.build import CALIBRATION
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
+from superfeat.storage.sizes import as_size
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -404,6 +404,8 @@ def test_an_index_in_bad_health(index: Index, tmp_path: Path) -> None:
     assert {check.state for check in found.values()} == {"note"}
     assert "superfeat compact" in str(found["index"].advice)
     assert "1 of 4" in found["index photos"].text
+    assert f"superfeat index PHOTOS -o {index.path} finds photos that were moved" in str(found["index photos"].advice)
+    assert "--sync" in str(found["index photos"].advice)
     assert str(tmp_path / "network") in str(found["index network"].advice)
     assert "larger than the free memory" in advise(found.values())[0]
 

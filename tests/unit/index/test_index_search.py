@@ -125,8 +125,8 @@ def test_info_counts(index: Index, kernel: str) -> None:
     info = index.info()
     wanted = {"images": 4, "deleted": 2, "segments": 0, "in_journal": 6, "postings": sum(sizes), "kernel": kernel}
     assert wanted.items() <= dataclasses.asdict(info).items()
-    assert (info.words, info.dim, info.format, info.version) == (WORDS, DIM, "superfeat-index", 1)
-    assert info.words_per_image == round(sum(sizes) / 6, 1)
+    assert (info.words, info.dim, info.format, info.version) == (WORDS, DIM, "superfeat-index", 2)
+    assert info.words_per_image == round((sum(sizes) - sizes[1] - sizes[4]) / 4, 1)
     index.compact()
     info = Index.open(index.path).info()
     left = sum(sizes) - sizes[1] - sizes[4]
@@ -197,3 +197,40 @@ def test_many_small_changes_stay_few_files(tmp_path: Path, monkeypatch: pytest.M
         assert len(names) == index.info().segments
     assert most <= 6
     assert len(index) == 25
+
+
+def test_all_of_several_indexes_are_taken_or_none(tmp_path: Path) -> None:
+    index = Index.create(tmp_path / "ours", CODEBOOK)
+    index.add("a", vectors(0))
+    others = [Index.create(tmp_path / name, CODEBOOK) for name in ("one", "two")]
+    others[0].add("a", vectors(1))
+    others[1].add("a", vectors(2))
+    others[1].add("b", vectors(3))
+    alien = Index.create(tmp_path / "alien", Codebook(np.ones((2, 128), np.float32)))
+    with pytest.raises(SuperfeatError, match="another codebook"):
+        index.merge(others[0], alien)
+    assert list(Index.open(index.path).names()) == ["a"]
+    assert index.id("a") == 0
+    assert index.merge(*others) == 3
+    for state in states(index):
+        assert sorted(state.names()) == ["a", "b"]
+        assert state.words_of("a").codes.tobytes() == others[1].words_of("a").codes.tobytes()
+        assert list(state.verify())
+
+
+def test_photos_of_one_name_are_told_apart_when_indexes_are_merged(tmp_path: Path) -> None:
+    index, other = (Index.create(tmp_path / name, CODEBOOK) for name in ("ours", "theirs"))
+    index.add("1.jpg", vectors(0), {"path": "/cam/2019/1.jpg", "digest": "x"})
+    index.add("2.jpg", vectors(1), {"path": "/cam/2019/2.jpg", "digest": "y"})
+    index.add("3.jpg", vectors(2), {"path": "/cam/2019/3.jpg", "digest": "z"})
+    other.add("1.jpg", vectors(5), {"path": "/cam/2020/1.jpg", "digest": "other"})
+    other.add("2019/2.jpg", vectors(1), {"path": "/cam/2019/2.jpg", "digest": "y"})
+    other.add("3.jpg", vectors(2), {"path": "/mounted/cam/3.jpg", "digest": "z"})
+    index.merge(other)
+    found = {name: (index.id(name), meta["path"]) for name, meta in names_and_meta(index).items()}
+    assert found == {
+        "1.jpg": (0, "/cam/2019/1.jpg"),
+        "2.jpg": (1, "/cam/2019/2.jpg"),
+        "2020/1.jpg": (3, "/cam/2020/1.jpg"),
+        "3.jpg": (4, "/mounted/cam/3.jpg"),
+    }

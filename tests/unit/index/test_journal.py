@@ -122,7 +122,10 @@ def test_an_acknowledged_record_cut_short_is_damage(path: Path, tmp_path: Path) 
             read_journal(tmp_path / "cut", *SHAPES["binary"])
         if length >= HEADER.size:
             at = end if length >= end else HEADER.size
-            assert f"at byte {at}: {len(whole)} bytes were safe once; restore it from a copy" in str(error.value)
+            assert (
+                f"at byte {at}: {len(whole)} bytes were safe once; restore the folder from a copy, or make it again"
+                in str(error.value)
+            )
 
 
 def test_a_flipped_bit_in_an_acknowledged_record_is_damage(path: Path, tmp_path: Path) -> None:
@@ -169,7 +172,7 @@ def test_what_is_no_journal(data: bytes, path: Path) -> None:
     with pytest.raises(StoreError, match="is damaged: it is not a journal"):
         read_journal(path, *SHAPES["binary"])
     path.unlink()
-    with pytest.raises(StoreError, match=r"cannot read .*journal-000000: No such file"):
+    with pytest.raises(StoreError, match="journal-000000 is missing"):
         read_journal(path, *SHAPES["binary"])
 
 

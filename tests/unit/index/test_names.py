@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from superfeat.errors import StoreError
-from superfeat.index.names import MOST_VARIABLES, Image, MemoryNames, Names, write_names
+from superfeat.index.names import MOST_VARIABLES, Image, MemoryNames, Names, NotedNames, key_of, write_names
 
 ODD = (
     "",
@@ -43,12 +43,12 @@ def test_odd_names_come_back(tmp_path: Path) -> None:
     for found in (names, memory):
         assert list(found) == images(ODD)
         assert found.find(list(ODD)) == dict(enumerate(images(ODD)))
-        assert found.names_of([0, 7, 3]) == {0: ODD[0], 7: ODD[7], 3: ODD[3]}
+        assert found.images_of([0, 7, 3]) == {number: images(ODD)[number] for number in (0, 7, 3)}
         for number, name in enumerate(ODD):
             assert found.find([name]) == {number: images(ODD)[number]}
         assert found.find(["absent", "caf\udce9", "PHOTO.JPG", "?*"]) == {}
         assert found.find([]) == {}
-        assert found.names_of([]) == {}
+        assert found.images_of([]) == {}
 
 
 def test_numbers_of_any_size_and_deep_meta(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_more_names_than_one_statement_takes(tmp_path: Path) -> None:
     many = [f"n{number}" for number in range(2 * MOST_VARIABLES + 3)]
     names = written(tmp_path, many)
     assert {number: image.name for number, image in names.find([*many, "absent"]).items()} == dict(enumerate(many))
-    assert names.names_of(range(len(many))) == dict(enumerate(many))
+    assert names.images_of(range(len(many))) == dict(enumerate(images(many)))
 
 
 def test_an_open_file_may_be_removed(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_another_count(tmp_path: Path) -> None:
 def read_all(names: Names) -> None:
     list(names)
     names.find(["a", "b"])
-    names.names_of([0, 1])
+    names.images_of([0, 1])
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,8 @@ def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
     written(tmp_path, ["a", "b"])
     file = tmp_path / "names.sqlite"
     whole = file.read_bytes()
-    first, end = whole.index(b"CREATE UNIQUE INDEX"), whole.index(b"meta TEXT)")
+    end = whole.index(b"meta TEXT)")
+    first = whole.index(b"CREATE INDEX")
     refused = 0
     for place in range(first, end):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
@@ -144,3 +145,42 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError) as error:
         write_names(tmp_path / "absent" / "names.sqlite", images(["a"]))
     assert error.value.errno == errno.EIO
+
+
+PATHS = ("/a", "/b", "/a\udcff", "/ü")
+
+
+def filed(count: int) -> list[Image]:
+    return [Image(f"n{n}", n, {"path": PATHS[n % 4], "digest": f"d{n % 3}"}) for n in range(count)]
+
+
+def without_keys(path: Path) -> None:
+    """As superfeat 0.1 wrote it."""
+    connection = sqlite3.connect(path)
+    connection.executescript("DROP TABLE keys")
+    connection.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "old file", "memory", "noted"])
+def test_images_are_found_by_path_and_digest(kind: str, tmp_path: Path) -> None:
+    every = filed(9)
+    changed = {2: Image("other", 2, {"path": "/b", "digest": "new"}), 4: Image("n4", 4, {})}
+    names: Names | MemoryNames | NotedNames = MemoryNames(every)
+    if "file" in kind:
+        write_names(tmp_path / "n", every)
+        if kind == "old file":
+            without_keys(tmp_path / "n")
+        names = Names(tmp_path / "n", len(every))
+    if kind == "noted":
+        names = NotedNames.of(NotedNames.of(names, {4: every[4]}), changed)
+        every = [changed.get(number, image) for number, image in enumerate(every)]
+    for field in ("path", "digest"):
+        for value in (*PATHS, "d0", "d1", "new", "/absent"):
+            wanted = {number: image for number, image in enumerate(every) if image.meta.get(field) == value}
+            assert names.find_keys([key_of(field, value)]) == wanted
+    assert names.find_keys([]) == {}
+    assert list(names) == every
+    assert names.images_of(range(9)) == dict(enumerate(every))
+    assert names.find(["other", "n2", "n3"]) == {
+        n: one for n, one in enumerate(every) if one.name in ("other", "n2", "n3")
+    }

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import oracles
 from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
 from superfeat.features import ImageWords
+from superfeat.index.codebook import Codebook
+from superfeat.index.index import Index
 from superfeat.index.kernel import binarise, code_bytes
 from superfeat.index.names import Image
 from superfeat.index.segments import Layout, build_segment
@@ -237,3 +240,18 @@ def test_tables_that_do_not_fit(table: np.ndarray) -> None:
 def test_a_table_for_the_real_kernel() -> None:
     with pytest.raises(SuperfeatError, match="binary kernel"):
         snapshot([range(3)], layout=REAL).search(query(layout=REAL), SearchConfig(), table=np.zeros(DIM + 1))
+
+
+def test_no_score_exceeds_one(tmp_path: Path) -> None:
+    """n / (sqrt(n) * sqrt(n)) is 1.0000000000000002 for some n; a table may say any score."""
+    codebook = Codebook(np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32))
+    index = Index.create(tmp_path / "index", codebook)
+    for number in range(1, 40):
+        index.add(str(number), codebook.centroids[:number] + 0.1)
+    counts = [len(index.words_of(str(number))) for number in range(1, 40)]
+    assert any(np.sqrt(count) * np.sqrt(count) < count for count in counts)
+    for number in range(1, 40):
+        (best,) = index.search(str(number), 1).scores.tolist()
+        assert 1 - 1e-15 <= best <= 1
+        table = np.full(65, 2.0)
+        assert index.search(str(number), 1, table=table).scores[0] == pytest.approx(2)

@@ -7,20 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from superfeat.config import IndexConfig, SearchConfig
+from superfeat.config import CALIBRATION, IndexConfig, SearchConfig
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
-from superfeat.engine import Engine
-from superfeat.errors import DatasetError, SuperfeatError
+from superfeat.engine import Engine, Named
+from superfeat.errors import DatasetError, StoreError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, feature_writer
 from superfeat.features import Features
 from superfeat.images import Photo
-from superfeat.index.build import CALIBRATION
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.probability import fit as module
 from superfeat.probability.apply import FOREIGN_IMAGES, meet_strangers
 from superfeat.probability.fit import (
-    SHIPPED_CALIBRATION,
     Comparisons,
     Labelled,
     Results,
@@ -37,12 +35,16 @@ from superfeat.probability.fit import (
     predict,
     predict_in_turn,
     reliability_panel,
-    reset_calibration,
-    shipped_calibration,
-    store_calibration,
     whole_results,
 )
 from superfeat.probability.model import Calibration, Null, Origin, fit_calibration, match_prior, reliability
+from superfeat.probability.stored import (
+    SHIPPED_CALIBRATION,
+    reset_calibration,
+    shipped_calibration,
+    store_calibration,
+    verify_calibrations,
+)
 from superfeat.storage.store import write_json
 
 DIM, WORDS, FEATURES = 64, 32, 12
@@ -312,16 +314,16 @@ def calibration_in(index: Index) -> Calibration | None:
 
 def test_an_index_answers_with_what_was_stored(index: Index) -> None:
     write_json(index.path / CALIBRATION, START.to_dict())
-    before = [hit.probability for hit in Engine.open(index.path).search("0 0").hits]
+    before = [hit.probability for hit in Engine.open(index.path).search(Named("0 0")).hits]
     store_calibration(index, OWN)
     assert calibration_in(index) == OWN
-    assert [hit.probability for hit in Engine.open(index.path).search("0 0").hits] != before
+    assert [hit.probability for hit in Engine.open(index.path).search(Named("0 0")).hits] != before
     store_calibration(index, LATER)
     assert calibration_in(index) == LATER
     assert shipped_calibration(index) == START, "what it came with, however often it is fitted"
     assert reset_calibration(index)
     assert calibration_in(index) == shipped_calibration(index) == START
-    assert [hit.probability for hit in Engine.open(index.path).search("0 0").hits] == before
+    assert [hit.probability for hit in Engine.open(index.path).search(Named("0 0")).hits] == before
     assert not reset_calibration(index)
     assert calibration_in(index) == START
     assert not (index.path / SHIPPED_CALIBRATION).exists()
@@ -342,6 +344,19 @@ def test_it_survives_changes_of_the_index(index: Index) -> None:
     index.compact()
     assert list(Index.open(index.path).verify())
     assert calibration_in(index) == OWN
+
+
+@pytest.mark.parametrize("name", [CALIBRATION, SHIPPED_CALIBRATION])
+def test_damage_is_found_in_what_probabilities_are_made_from(index: Index, name: str) -> None:
+    assert list(verify_calibrations(index)) == []
+    write_json(index.path / CALIBRATION, START.to_dict())
+    store_calibration(index, OWN)
+    assert list(verify_calibrations(index)) == [CALIBRATION, SHIPPED_CALIBRATION]
+    whole = (index.path / name).read_text()
+    for damaged in (whole[:-20], "", "{}", whole.replace("slope", "slop")):
+        (index.path / name).write_text(damaged)
+        with pytest.raises(StoreError, match=rf"{name} is damaged"):
+            list(verify_calibrations(index))
 
 
 def test_one_that_does_not_fit_is_no_start(index: Index) -> None:

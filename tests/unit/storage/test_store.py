@@ -101,12 +101,34 @@ def test_an_existing_folder_is_kept_or_replaced(tmp_path: Path) -> None:
     assert names(tmp_path) == ["folder"]
 
 
-def test_a_file_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "name").write_bytes(b"a file")
-    with pytest.raises(StoreError, match="exists already"):
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_something_else_is_never_overwritten(overwrite: bool, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"a file")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "README.md").write_bytes(b"mine")
+    for name in ("photo.jpg", "photos"):
+        with pytest.raises(StoreError, match="exists already and is something else; choose another name") as error:
+            write_folder(tmp_path / name, {"a.json": b"1", "README.md": b"2"}, overwrite=overwrite)
+        assert error.value.arguments == ()
+    assert (tmp_path / "photos" / "README.md").read_bytes() == b"mine"
+
+
+def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
+    (tmp_path / "name").mkdir()
+    with pytest.raises(StoreError, match="exists already") as error:
         write_folder(tmp_path / "name", {"a": b"1"})
+    assert error.value.arguments == ("overwrite",)
     write_folder(tmp_path / "name", {"a": b"1"}, overwrite=True)
     assert names(tmp_path / "name") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("doing", "step"),
+    [("read", "ask its owner for the right to read it"), ("write", "choose a folder that you may write")],
+)
+def test_who_may_not_is_told_what_to_do(doing: str, step: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=f"cannot {doing} .*: Permission denied; {step}"), explained(tmp_path, doing):
+        raise PermissionError(errno.EACCES, "Permission denied")
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

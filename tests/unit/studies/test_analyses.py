@@ -22,9 +22,10 @@ from superfeat import Codebook, Features, Network, extract
 from superfeat.config import ExtractConfig, LitConfig, NetworkConfig, TrunkConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.extract import resize
-from superfeat.images import Skipped, list_photos, normalise, read_image
+from superfeat.images import Skipped, normalise, read_image
 from superfeat.nets.local import Local
 from superfeat.nets.losses import attention_correlation
+from superfeat.sources.listing import list_photos
 from superfeat.studies import analyses as ours
 from superfeat.studies.analyses import Attention, Run
 from superfeat.work import Work

@@ -11,7 +11,7 @@ from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError
 from superfeat.images import Photo
 from superfeat.settings import overlay
-from superfeat.training.data import require_trainable
+from superfeat.training.data import Sources, require_trainable, split_validation
 
 SHARED = {"training.negatives_from": "step"}
 
@@ -59,3 +59,23 @@ def test_what_it_cannot_be_trained_on(
         require_trainable(overlay(Recipe(), changes), made(things, pairs))
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
+
+
+def test_photos_of_one_thing_validate_nothing() -> None:
+    """A tenth of eight things is one: any network would find its photos with mAP 100."""
+    recipe = overlay(Recipe(), {"data.hold_out": 0.1, "validation.every": 1})
+    whole = made([thing for thing in range(8) for _ in range(3)])
+    trains, tests = split_validation(recipe, whole, Sources())
+    assert tests == ()
+    assert len(trains.photos) == 24, "what validates nothing trains"
+    (note,) = trains.notes
+    assert note.startswith("there is no validation: 0.1 of 8 things is one thing")
+
+
+@pytest.mark.parametrize(("views", "notes"), [(3, ["validation has 6 queries: its mAP says little"]), (10, [])])
+def test_few_queries_are_noted(views: int, notes: list[str]) -> None:
+    recipe = overlay(Recipe(), {"data.hold_out": 0.25, "validation.every": 1})
+    whole = made([thing for thing in range(8) for _ in range(views)])
+    trains, (test,) = split_validation(recipe, whole, Sources())
+    assert (len(test.queries), len(trains.photos)) == (2 * views, 6 * views)
+    assert [note[: len(start)] for note, start in zip(trains.notes, notes, strict=True)] == notes

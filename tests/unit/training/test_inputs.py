@@ -15,8 +15,9 @@ from torch import Tensor
 
 from fixtures_recipe import absolute_error, noise
 from superfeat.errors import DatasetError, StoreError
-from superfeat.images import Photo, limit, list_photos, normalise, read_image
+from superfeat.images import Photo, limit, normalise, read_image
 from superfeat.nets.trunk import Normalisation
+from superfeat.sources.listing import list_photos
 from superfeat.training.inputs import AS_IT_IS, MapInputs, PhotoInputs, Showing, store_maps
 from superfeat.training.views import make_view
 from superfeat.weights import Network

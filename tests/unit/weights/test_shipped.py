@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from superfeat.config import DEFAULT_WEIGHTS, SearchConfig
-from superfeat.index.build import CALIBRATION
+from superfeat.config import CALIBRATION, DEFAULT_WEIGHTS, SearchConfig
 from superfeat.index.codebook import Codebook
 from superfeat.probability.model import Calibration
 from superfeat.storage.store import read_json

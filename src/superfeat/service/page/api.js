@@ -71,10 +71,6 @@ export function info() {
   return getJson("/info");
 }
 
-export function list(offset, limit) {
-  return getJson(`/images?offset=${offset}&limit=${limit}`);
-}
-
 // `asked` is {photo: File}, {image: id} or {query: id}; `box` is null or [x, y, width, height].
 export function search(asked, box, signal) {
   const form = new FormData();
@@ -97,6 +93,18 @@ export function add(file, replace) {
 
 export function remove(id) {
   return getJson(`/images/${id}`, { method: "DELETE" });
+}
+
+export function post(path, values = {}) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(values)) form.append(name, value);
+  return getJson(path, { method: "POST", body: form });
+}
+
+// Whether `found` shows the same thing as what was asked with; null takes back what was said.
+export function say(asked, box, found, same) {
+  const answer = same === null ? "forget" : same ? "yes" : "no";
+  return post("/labels", { ...asked, ...(box ? { box: boxText(box) } : {}), found, same: answer });
 }
 
 export function explain(asked, box, found, signal) {

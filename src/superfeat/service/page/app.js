@@ -2,22 +2,26 @@
 
 import * as api from "./api.js";
 import { BoxTool } from "./box.js";
-import { hitCard, LIKELY, sampleCard, shortName, skeletons, SURE } from "./cards.js";
+import { Browser, filterOf } from "./browse.js";
+import { element, headline, hitCard, nameElement, photos, press, sayButtons, shortName, shortNames, skeletons, sortHits } from "./cards.js";
+import { listenToFiles, sendFitting } from "./intake.js";
+import { prepareMenu } from "./menu.js";
 import { show, showBlob } from "./photos.js";
 import { askDelete, askToken, hideWhy, makeClosable, prepareAdding, showWhy } from "./sheets.js";
 
 const by = (id) => document.getElementById(id);
-const PAGE = 24;
 const KEPT = 30;
-const facts = { images: 0, read_only: true, max_upload: Infinity };
+const facts = { images: 0, read_only: true, files: false, max_upload: Infinity };
 const answers = new Map(); // by address without `explain`: going back searches nothing again
 const files = new Map(); // uploads by the id that the service gave them
 let searching = new AbortController();
 let current = null; // {asked, box, answer} that is shown
-let listed = 0;
 
 const say = (text) => { by("status").textContent = text; };
 const tool = new BoxTool(by("stage"), by("box"), { onSearch: searchPart, say });
+const showMenu = prepareMenu({ tell, fail: (error) => { hideWhy(); showNotice(error); }, onAlbum: ({ id }) => visit({ albumof: id }) });
+const openMenu = (photo, button) => showMenu(photo, button, facts.files);
+const browser = new Browser({ visit, onMore: openMenu, fail: showNotice });
 
 // -- Addresses
 
@@ -37,7 +41,12 @@ function address(asked, box, explain) {
 }
 
 function go(asked, box = null, explain = null) {
-  history.pushState({ inside: true }, "", address(asked, box, explain));
+  return visit(new URLSearchParams(address(asked, box, explain).slice(2)));
+}
+
+function visit(values) {
+  const text = String(new URLSearchParams(values));
+  history.pushState({ inside: true }, "", text ? `/?${text}` : "/");
   return render();
 }
 
@@ -46,46 +55,35 @@ async function render() {
   hideNotice();
   if (asked === null) {
     hideWhy();
-    showStart();
+    browse(new URLSearchParams(location.search));
     return;
   }
   const shown = current !== null && address(current.asked, current.box) === address(asked, box);
   if (!shown || by("found").hidden) await showFound(asked, box);
   const hit = current?.answer?.hits.find((one) => String(one.id) === explain);
-  if (hit) await showWhy(current.asked, current.box, hit);
+  if (hit) {
+    by("why-say").replaceChildren(...(facts.read_only ? [] : sayButtons(hit, saySame)));
+    await showWhy(current.asked, current.box, hit, queryName(current.asked, current.answer));
+  }
   else hideWhy();
 }
 
-// -- Start
+// -- Looking around
 
-function showStart() {
+function browse(values) {
   searching.abort();
   current = null;
-  document.title = "superfeat";
-  by("found").hidden = by("pick-again").hidden = true;
-  by("start").hidden = false;
-  if (!listed) showMore();
-}
-
-async function showMore() {
-  try {
-    const page = await api.list(listed, PAGE);
-    listed += page.photos.length;
-    by("samples").append(...page.photos.map((photo) => sampleCard(photo, ({ id }) => go({ image: id }))));
-    by("more").hidden = listed >= page.images;
-    by("nothing").hidden = page.images > 0;
-    by("samples-title").hidden = page.images === 0;
-  } catch (error) {
-    showNotice(error, showMore);
-  }
+  by("found").hidden = true;
+  by("pick-again").hidden = !values.size;
+  if (values.has("album") || values.has("albumof")) browser.showAlbum(Object.fromEntries(values));
+  else if (values.has("albums")) browser.showAlbums(filterOf(values));
+  else browser.showStart(filterOf(values));
 }
 
 // What is listed is out of date: photos were added or deleted.
 function forgetList() {
-  listed = 0;
-  by("samples").replaceChildren();
   answers.clear();
-  if (!by("start").hidden) showMore();
+  browser.forget();
 }
 
 function showCount(images) {
@@ -99,10 +97,6 @@ function searchFile(file) {
   hideNotice();
   if (file.type && !file.type.startsWith("image/")) {
     return showNotice(new api.Failure(`${file.name} is not a photo.`));
-  }
-  if (file.size > facts.max_upload) {
-    const most = (facts.max_upload / 1e6).toFixed(0);
-    return showNotice(new api.Failure(`${file.name} is too large: a photo may have ${most} MB here.`));
   }
   return run({ photo: file }, null, (answer) => {
     const asked = { query: answer.query.query };
@@ -130,7 +124,9 @@ async function run(sent, box, settle) {
   const { signal } = searching;
   showWaiting(sent, box);
   try {
-    const answer = await api.search(sent, box, signal);
+    const answer = sent.photo
+      ? await sendFitting(sent.photo, facts, (photo) => api.search({ photo }, box, signal))
+      : await api.search(sent, box, signal);
     const asked = settle(answer);
     remember(answers, address(asked, box), answer);
     fill(asked, box, answer);
@@ -142,13 +138,14 @@ async function run(sent, box, settle) {
 
 function showWaiting(sent, box) {
   current = { asked: sent.photo ? null : sent, box, answer: null };
-  by("start").hidden = true;
+  browser.hide();
   by("found").hidden = by("pick-again").hidden = false;
   by("results").setAttribute("aria-busy", "true");
   by("found-title").textContent = sent.photo ? "Looking at your photo…" : "Searching…";
   say(by("found-title").textContent);
-  by("likely").replaceChildren(...skeletons(6));
-  by("less").hidden = true;
+  const waiting = element("ul", "cards");
+  waiting.append(...skeletons(6));
+  by("sections").replaceChildren(waiting);
   by("facts").textContent = "";
   if (sent.photo) showName(sent.photo.name);
   showQuery(sent, box);
@@ -170,14 +167,14 @@ async function showFailure(error, sent, box, settle) {
 function showNothing() {
   by("results").setAttribute("aria-busy", "false");
   by("found-title").textContent = "No answer";
-  by("likely").replaceChildren();
-  by("unlikely").replaceChildren();
+  by("sections").replaceChildren();
   say("");
 }
 
 function showName(name) {
-  by("query-name").textContent = shortName(name);
-  by("query-name").title = name;
+  const made = nameElement("p", "query-name", shortName(name), name);
+  made.id = "query-name";
+  by("query-name").replaceWith(made);
 }
 
 function remember(map, key, value) {
@@ -211,48 +208,67 @@ async function showQuery(sent, box) {
 
 function fill(asked, box, answer) {
   current = { asked, box, answer };
-  by("start").hidden = true;
+  browser.hide();
   by("found").hidden = by("pick-again").hidden = false;
   by("results").setAttribute("aria-busy", "false");
   showQuery(asked, box);
-  showName(answer.query.name ?? files.get(asked.query)?.name ?? "Your photo");
+  showName(queryName(asked, answer));
   by("query-delete").hidden = facts.read_only || answer.query.image === null;
-  const hits = answer.hits.filter((hit) => hit.id !== answer.query.image && hit.score > 0);
-  const judged = hits.some((hit) => hit.probability !== null);
-  const likely = judged ? hits.filter((hit) => hit.probability >= LIKELY) : hits;
-  const less = judged ? hits.filter((hit) => hit.probability < LIKELY) : [];
-  const title = headline(likely, less, judged);
+  by("query-more").hidden = answer.query.itself === null;
+  const hits = answer.hits.filter((hit) => hit.score > 0);
+  const title = headline(hits);
   by("found-title").textContent = title;
   document.title = `${title} · superfeat`;
-  const card = (hit) => hitCard(hit, { onWhy: openWhy, onSearch: ({ id }) => go({ image: id }) });
-  by("likely").replaceChildren(...likely.map(card));
-  by("unlikely").replaceChildren(...less.map(card));
-  by("less").hidden = less.length === 0;
-  by("less-title").hidden = likely.length === 0;
+  const names = shortNames(hits.map((hit) => hit.name));
+  const actions = {
+    onWhy: openWhy,
+    onSearch: ({ id }) => go({ image: id }),
+    onMore: openMenu,
+    onSay: facts.read_only ? null : saySame,
+  };
+  const card = (hit) => hitCard(hit, names.get(hit.name), actions);
+  by("sections").replaceChildren(...sortHits(hits).map((part, number) => section(part, number, card)));
   by("facts").textContent = describe(answer);
   say(title);
   by("found-title").focus({ preventScroll: true });
 }
 
-function headline(likely, less, judged) {
-  if (!likely.length && !less.length) return "Nothing alike was found";
-  if (!judged) return likely.length === 1 ? "The photo that is most alike" : `${likely.length} photos, most alike first`;
-  if (!likely.length) return "No photo of the same thing. These are most alike";
-  const sure = likely.filter((hit) => hit.probability >= SURE).length;
-  const perhaps = likely.length - sure;
-  if (!sure) return `${photos(perhaps)} that may show the same thing`;
-  return `${photos(sure)} of the same thing${perhaps ? `, ${perhaps} more perhaps` : ""}`;
-}
-
-function photos(count) {
-  return `${count.toLocaleString("en")} ${count === 1 ? "photo" : "photos"}`;
+// A folded section makes its cards when it is opened.
+function section({ title, hits, folded }, number, card) {
+  const made = element(folded ? "details" : "section", "part");
+  const head = element(folded ? "summary" : "h2", "part-title", `${title} `);
+  head.id = `part-${number}`;
+  head.append(element("span", "part-count", String(hits.length)));
+  const list = element("ul", "cards");
+  list.setAttribute("aria-labelledby", head.id);
+  made.append(head, list);
+  if (folded) made.addEventListener("toggle", () => list.replaceChildren(...hits.map(card)), { once: true });
+  else list.append(...hits.map(card));
+  return made;
 }
 
 function describe({ query, hits, seconds }) {
   const what = query.features ? `${query.features.toLocaleString("en")} features` : "its stored words";
   const part = query.box ? " in the box" : "";
   const bare = hits.some((hit) => hit.probability === null) ? ". This index is not calibrated: it has scores, but no probabilities." : "";
-  return `Searched with ${what}${part} in ${seconds < 1 ? `${Math.round(1000 * seconds)}\u00a0ms` : `${seconds.toFixed(1)}\u00a0s`}${bare}`;
+  const own = query.itself && query.image === null ? `It is ${query.itself.name} of this collection. ` : "";
+  return `${own}Searched with ${what}${part} in ${seconds < 1 ? `${Math.round(1000 * seconds)}\u00a0ms` : `${seconds.toFixed(1)}\u00a0s`}${bare}`;
+}
+
+function queryName(asked, answer) {
+  return answer.query.name ?? files.get(asked.query)?.name ?? "Your photo";
+}
+
+async function saySame(hit, same) {
+  try {
+    const { yes, no } = await api.say(current.asked, current.box, hit.id, same);
+    hit.said = same;
+    document.querySelectorAll(`[data-says="${hit.id}"]`).forEach((button) => press(button, same));
+    tell(same === null ? "Taken back." : `Noted. ${yes} yes and ${no} no so far.`);
+  } catch (error) {
+    hideWhy();
+    showNotice(error);
+  }
 }
 
 function openWhy(hit) {
@@ -289,6 +305,16 @@ async function deletePhoto(id, name) {
 
 // -- Messages
 
+let told = 0;
+
+function tell(text) {
+  say(text);
+  by("toast").textContent = text;
+  by("toast").showPopover();
+  clearTimeout(told);
+  told = setTimeout(() => by("toast").hidePopover(), 2500);
+}
+
 function showNotice(error, again = null) {
   by("notice-text").textContent = error.message || "Something went wrong.";
   by("notice-retry").hidden = again === null;
@@ -303,32 +329,6 @@ function hideNotice() {
 
 // -- Hands
 
-function listenToFiles() {
-  by("file").addEventListener("change", (event) => {
-    const [file] = event.target.files;
-    event.target.value = "";
-    if (file) searchFile(file);
-  });
-  document.addEventListener("paste", (event) => {
-    const file = [...event.clipboardData.files].find((one) => one.type.startsWith("image/"));
-    if (file) searchFile(file);
-    else if (!event.target.closest?.("input")) showNotice(new api.Failure("There is no photo in the clipboard."));
-  });
-  let depth = 0;
-  const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
-  const veil = (on) => by("veil").classList.toggle("shown", on);
-  addEventListener("dragenter", (event) => { if (carriesFiles(event)) veil(++depth > 0); });
-  addEventListener("dragleave", (event) => { if (carriesFiles(event)) veil(--depth > 0); });
-  addEventListener("dragover", (event) => { if (carriesFiles(event)) event.preventDefault(); });
-  addEventListener("drop", (event) => {
-    if (!carriesFiles(event)) return;
-    event.preventDefault();
-    veil((depth = 0) > 0);
-    const [file] = event.dataTransfer.files;
-    if (file) searchFile(file);
-  });
-}
-
 function listenToButtons() {
   by("home").addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -336,7 +336,8 @@ function listenToButtons() {
     go(null);
   });
   by("pick-again").addEventListener("click", () => go(null).then(() => by("file").focus()));
-  by("more").addEventListener("click", showMore);
+  by("albums-open").addEventListener("click", () => visit({ albums: 1 }));
+  by("album-back").addEventListener("click", () => visit({ albums: 1 }));
   by("notice-close").addEventListener("click", hideNotice);
   by("box-toggle").addEventListener("click", () => {
     const on = !tool.armed;
@@ -347,11 +348,13 @@ function listenToButtons() {
   });
   by("box-clear").addEventListener("click", () => searchPart(null));
   by("query-delete").addEventListener("click", () => deletePhoto(current.answer.query.image, current.answer.query.name));
+  by("query-more").addEventListener("click", ({ currentTarget }) => openMenu(current.answer.query.itself, currentTarget));
   makeClosable(by("why"), closeWhy);
   const opened = () => current?.answer?.hits.find((one) => String(one.id) === place().explain);
   by("why-search").addEventListener("click", () => go({ image: opened().id }));
+  by("why-more").addEventListener("click", ({ currentTarget }) => openMenu(opened(), currentTarget));
   by("why-delete").addEventListener("click", () => deletePhoto(opened().id, opened().name));
-  prepareAdding(({ images }) => {
+  prepareAdding(facts, ({ images }) => {
     showCount(images);
     forgetList();
   });
@@ -370,6 +373,6 @@ async function begin() {
 }
 
 api.onTokenNeeded(askToken);
-listenToFiles();
+listenToFiles({ onFile: searchFile, fail: showNotice });
 listenToButtons();
 begin();

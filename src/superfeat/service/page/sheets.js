@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { element, percent, phrase, shortName, verdict } from "./cards.js";
+import { sendFitting } from "./intake.js";
 import { show } from "./photos.js";
 
 const by = (id) => document.getElementById(id);
@@ -17,11 +18,12 @@ export function makeClosable(dialog, onClose = () => dialog.close()) {
 
 let stop = new AbortController();
 
-export async function showWhy(asked, box, hit) {
+// `name` is that of the photo that was asked with.
+export async function showWhy(asked, box, hit, name) {
   stop.abort();
   stop = new AbortController();
   const { signal } = stop;
-  by("why-sub").textContent = `${shortName(hit.name)} · ${phrase(verdict(hit))}`;
+  by("why-sub").textContent = `${shortName(hit.name)} for ${shortName(name)} · ${phrase(verdict(hit))}`;
   by("why-error").hidden = by("why-text").hidden = true;
   by("why-frame").hidden = false;
   by("why-frame").classList.add("waiting");
@@ -32,7 +34,7 @@ export async function showWhy(asked, box, hit) {
     const answer = await api.explain(asked, box, hit.id, signal);
     writeRegions(answer);
     await show(by("why-picture"), answer.picture, { signal });
-    by("why-picture").alt = `Your photo and ${hit.name} side by side, the matching regions outlined in both`;
+    by("why-picture").alt = `${name} and ${hit.name} side by side, the matching regions outlined in both`;
     by("why-picture").hidden = false;
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -75,7 +77,8 @@ function where([x, y]) {
 
 // -- Add
 
-export function prepareAdding(onAdded) {
+// `limits` says what the service takes.
+export function prepareAdding(limits, onAdded) {
   by("add-open").addEventListener("click", () => {
     by("adding").replaceChildren();
     by("add").showModal();
@@ -84,13 +87,13 @@ export function prepareAdding(onAdded) {
   by("add-files").addEventListener("change", async (event) => {
     const files = [...event.target.files];
     event.target.value = "";
-    const lines = files.map((file) => addLine(file));
+    const lines = files.map((file) => addLine(file, limits));
     by("adding").prepend(...lines.map(({ line }) => line));
     for (const { run } of lines) await run(onAdded); // one after the other: the network looks at one at a time
   });
 }
 
-function addLine(file) {
+function addLine(file, limits) {
   const line = element("li");
   const state = element("span", "state", "waiting");
   line.append(element("span", "what", file.name), state);
@@ -98,8 +101,10 @@ function addLine(file) {
     state.className = "state";
     state.textContent = "adding…";
     try {
-      const added = await api.add(file, replace);
-      state.textContent = { new: "added", replaced: "replaced", same: "was there" }[added.outcome];
+      let sent = file;
+      const added = await sendFitting(file, limits, (fitting) => { sent = fitting; return api.add(fitting, replace); });
+      const done = { new: "added", replaced: "replaced", same: "was there" }[added.outcome];
+      state.textContent = sent === file ? done : `${done}, made smaller`;
       onAdded(added);
     } catch (error) {
       state.className = "state wrong";

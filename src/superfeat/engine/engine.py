@@ -1,0 +1,316 @@
+"""An index that is asked with photos."""
+
+import dataclasses
+import functools
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from superfeat.config import CALIBRATION, ExtractConfig, SearchConfig
+from superfeat.errors import ImageError, SuperfeatError
+from superfeat.explain.explain import explain, score_words
+from superfeat.extraction.folder import photo_stamp
+from superfeat.features import Features, Hit, ImageWords, Meta
+from superfeat.found.explanation import Captions
+from superfeat.found.hits import FoundPhoto, IndexedPhoto
+from superfeat.found.matches import ExplainedMatch
+from superfeat.found.photos import Named, PhotoLike, as_file, name_of_photo, photo_key
+from superfeat.found.results import Answer
+from superfeat.index.entries import Added, IndexedImage
+from superfeat.index.given import names_of
+from superfeat.index.index import Index
+from superfeat.index.places import Region, decode_places, enclose, mass_inside, require_region
+from superfeat.index.sync import is_gone
+from superfeat.probability.apply import judge_ranking, require_fitting
+from superfeat.probability.model import Calibration
+from superfeat.recent import Recent
+from superfeat.settings import overlay
+from superfeat.storage.store import read_json
+
+if TYPE_CHECKING:
+    from superfeat.weights import Network
+
+KEPT_PHOTOS = 8  # whose features stay in memory: a box on one, or an explanation, extracts nothing again
+FIRST_RESULTS = 200  # among which one photo is looked for
+LEAST_MASS = 0.5  # of a feature's attention inside a box: it belongs to the box
+
+
+class Asked(NamedTuple):
+    """What the index is searched with, how much of which photo that is, and which image of the index that is."""
+
+    photo: PhotoLike | Features
+    words: ImageWords
+    features: int
+    size: tuple[int, int] | None
+    box: Region | None
+    itself: IndexedImage | None
+    config: SearchConfig
+
+
+class Engine:
+    """An index that is asked with photos. Loads its network when a photo has to be looked at, not before.
+
+    Methods may be called from several threads; the network looks at one photo at a time, with all cores.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        weights: str | None = None,
+        device: str = "cpu",
+        workers: int | None = None,
+    ) -> None:
+        self.index = index
+        self._weights, self._device, self._workers = weights, device, workers
+        self._kept: Recent[Features] = Recent(KEPT_PHOTOS)
+        self._looking = threading.Lock()
+
+    @classmethod
+    def open(
+        cls, path: str | Path, *, weights: str | None = None, device: str = "cpu", workers: int | None = None
+    ) -> "Engine":
+        """The index at `path`, with the network that it was made with unless `weights` names another copy of it."""
+        return cls(Index.open(path), weights=weights, device=device, workers=workers)
+
+    @property
+    def knows_network(self) -> bool:
+        """Whether photos can be looked at."""
+        return self._weights is not None or "weights" in self.index.facts
+
+    @functools.cached_property
+    def network(self) -> "Network":
+        """The network that the index was made with."""
+        from superfeat.weights import load_network
+
+        source = self._weights or self.index.facts.get("weights")
+        if source is None:
+            raise SuperfeatError(
+                f"{self.index.path} does not say which network it was made with; name it", arguments=["weights"]
+            )
+        return load_network(str(source))
+
+    @property
+    def config(self) -> ExtractConfig:
+        """How the photos of the index were looked at."""
+        return overlay(ExtractConfig(), self.index.facts.get("extract", {}))
+
+    @functools.cached_property
+    def calibration(self) -> Calibration | None:
+        """From scores to probabilities; None if the index has none."""
+        path = self.index.path / CALIBRATION
+        return Calibration.from_dict(read_json(path)) if path.is_file() else None
+
+    def _calibration_for(self, config: SearchConfig) -> Calibration | None:
+        """None where scores are made in another way than those that it was fitted to: then they have no probability."""
+        if self.calibration is not None:
+            try:
+                require_fitting(self.calibration, self.index, config)
+            except SuperfeatError:
+                return None
+        return self.calibration
+
+    # -- Photos -> features
+
+    def features(self, photo: PhotoLike) -> Features:
+        """Features of a photo with their attention maps; the last few photos stay in memory."""
+        data = self._read(photo)
+        key = photo_key(data)
+        found = self.seen(key)
+        return self._look(key, data) if found is None else found
+
+    def seen(self, key: str) -> Features | None:
+        """Features of the photo with this key (`photo_key`) if they are in memory. Does not wait for the network."""
+        return self._kept.get(key)
+
+    def _look(self, key: str, data: bytes) -> Features:
+        from superfeat.extraction.extract import extract_image
+
+        with self._looking:
+            found = self.seen(key)  # who was here before may have looked at the same photo
+            if found is None:
+                config = dataclasses.replace(self.config, attention="maps")
+                found = extract_image(self.network, data, config, workers=self._workers, device=self._device)
+                self._kept.put(key, found)
+        return found
+
+    def _read(self, photo: PhotoLike) -> bytes:
+        photo = as_file(photo)
+        if isinstance(photo, bytes):
+            return photo
+        path = self.path_of(photo.name) if isinstance(photo, Named) else photo
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ImageError(f"cannot read {path}: {error.strerror}") from error
+        if isinstance(photo, Named) and self._note_of(photo.name).get("digest") not in (None, photo_key(data)):
+            raise ImageError(f"{path} has changed since it was indexed; bring the index up to date: superfeat index")
+        return data
+
+    def pixels(self, photo: PhotoLike) -> np.ndarray:
+        """A photo as it was looked at, upright: (height, width, 3)."""
+        from superfeat.images import read_image
+
+        config = self.config
+        return read_image(self._read(photo), max_side=config.max_side, upright=config.upright, draft=config.draft)
+
+    def path_of(self, name: str) -> Path:
+        """Where the file of an indexed photo lies."""
+        path = self._note_of(name).get("path")
+        if not isinstance(path, str):
+            raise SuperfeatError(f"{self.index.path} does not know where {name} lies: it was indexed from features")
+        return Path(path)
+
+    def _note_of(self, name: str) -> Meta:
+        self.index.id(name)
+        return self.index.meta([name]).get(name, {})
+
+    def name_of(self, photo: str) -> str:
+        """The name of an indexed photo that is given by its name or by its file."""
+        return names_of(self.index, [photo])[0]
+
+    def recognise(self, photo: PhotoLike) -> IndexedImage | None:
+        """The image of the index that this photo is: by its name, by its bytes, or by its file as it was indexed."""
+        photo = as_file(photo)
+        if isinstance(photo, Named):
+            return IndexedImage(self.index.id(photo.name), photo.name, self._note_of(photo.name))
+        path = None if isinstance(photo, bytes) else photo.resolve()
+        digest = photo_key(self._read(photo))
+        alike = self.index.find("digest", [digest]).get(digest, [])
+        here = self.index.find("path", [str(path)]).get(str(path), []) if path is not None else []
+        same = [entry for entry in here if entry.meta.get("digest") == digest]
+        if path is not None and not alike:  # an index of an older superfeat notes no digests
+            same = [entry for entry in here if entry.meta.get("stamp") == list(photo_stamp(path))]
+        return next(iter([*same, *sorted(alike)]), None)
+
+    # -- Questions
+
+    def search(
+        self,
+        photo: PhotoLike | Features,
+        *,
+        box: Iterable[float] | None = None,
+        top: int = 20,
+        only: Iterable[str] | None = None,
+        config: SearchConfig | None = None,
+    ) -> Answer:
+        """The `top` photos that show the same thing as a photo, or as the part of it in `box` (x, y, width, height as
+        fractions of the upright photo). The photo itself is not among them.
+
+        A photo is a file, its bytes, an image of Pillow or an array of its pixels; one of the index is `Named(name)`.
+        """
+        return self.answer(self.ask(photo, box=box, config=config), top=top, only=only)
+
+    def ask(
+        self, photo: PhotoLike | Features, *, box: Iterable[float] | None = None, config: SearchConfig | None = None
+    ) -> Asked:
+        """What to search with for a photo; only here the network may be needed.
+
+        One that is in the index is asked for with its words there, one for each feature, whichever way it is given.
+        """
+        config = config or self.index.config.search
+        photo = photo if isinstance(photo, Features) else as_file(photo)
+        region = None if box is None else region_of(box)
+        itself = None if isinstance(photo, Features) else self.recognise(photo)
+        if itself is not None and region is None:
+            return Asked(photo, self.index.words_of(itself.name), 0, None, None, itself, config)
+        features = photo if isinstance(photo, Features) else self.features(photo)
+        chosen = features if region is None else within(features, region)
+        words = self.index.query(chosen, config.assignments if itself is None else 1)
+        return Asked(photo, words, len(chosen), features.image_size, region, itself, config)
+
+    def answer(self, asked: Asked, *, top: int = 20, only: Iterable[str] | None = None) -> Answer:
+        """The rest of a search."""
+        itself, config = asked.itself, asked.config
+        calibration, wanted = self._calibration_for(config), top + (itself is not None)
+        ranking, probabilities = judge_ranking(
+            self.index, asked.words, calibration, top=wanted, only=only, config=config, workers=self._workers
+        )
+        chances = [None] * len(ranking) if probabilities is None else probabilities.tolist()
+        others = [one for one in zip(ranking, chances, strict=True) if itself is None or one[0].id != itself.id]
+        hits = self._describe(asked, others[:top])
+        known = itself and IndexedPhoto(itself.name, itself.id, itself.meta.get("path"))
+        images, name = len(self.index), name_of_photo(asked.photo)
+        return Answer(hits, asked.features, asked.size, known, images, asked.box, name, asked.photo, self)
+
+    def _describe(self, asked: Asked, ranking: Sequence[tuple[Hit, float | None]]) -> list[FoundPhoto]:
+        metas = self.index.meta([hit.name for hit, _ in ranking])
+        first = {asked.itself.meta.get("digest"): asked.itself.name} if asked.itself is not None else {}
+        hits = []
+        for hit, chance in ranking:
+            meta = metas.get(hit.name, {})
+            where, path, digest = self._locate(asked, hit, meta.get("places")), meta.get("path"), meta.get("digest")
+            copied = first.setdefault(digest, hit.name) if digest else hit.name
+            gone = path is not None and is_gone(path)
+            original = None if copied == hit.name else copied
+            hits.append(FoundPhoto(hit.name, hit.id, hit.score, chance, where, path, gone, original))
+        return hits
+
+    def _locate(self, asked: Asked, hit: Hit, places: Any) -> Region | None:
+        """Where in an indexed photo the words lie that it shares with the query, by what they add to the score."""
+        snapshot = self.index.snapshot()
+        found = snapshot.words_of(hit.id)
+        if places is None or found is None:  # it may have been deleted a moment ago
+            return None
+        regions = decode_places(places, len(found))
+        if regions is None:
+            return None
+        shared = score_words(snapshot, asked.words, found, asked.config)
+        return enclose(regions[shared.found], shared.scores)
+
+    def hit_of(self, photo: PhotoLike, name: str, *, box: Iterable[float] | None = None) -> FoundPhoto | None:
+        """What an indexed photo is among the results for a photo; None if it is not one of the first."""
+        return next((hit for hit in self.search(photo, box=box, top=FIRST_RESULTS) if hit.name == name), None)
+
+    def explain(
+        self,
+        photo: PhotoLike,
+        found: str | FoundPhoto,
+        *,
+        box: Iterable[float] | None = None,
+        config: SearchConfig | None = None,
+    ) -> ExplainedMatch:
+        """Where the score of a photo that was found comes from; it is a hit, or the name of an indexed photo."""
+        name, chance = (found, None) if isinstance(found, str) else (found.name, found.probability)
+        photo = as_file(photo)
+        features = self.features(photo)
+        config = config or self.index.config.search
+        if self.recognise(photo) is not None:
+            config = dataclasses.replace(config, assignments=1)
+        chosen = features if box is None else within(features, region_of(box))
+        parts = explain(self.index, chosen, name, self.features(Named(name)), config=config)
+        captions = Captions(name_of_photo(photo), name, chance)
+        return ExplainedMatch(**vars(parts), photo=photo, captions=captions, look=self)
+
+    # -- Changes
+
+    def add(self, name: str, path: Path) -> Added:
+        """Looks at the photo at `path` and adds it under `name`; one that was there is replaced."""
+        from superfeat.images import Photo
+        from superfeat.index.build import add_photo
+
+        photo = Photo(path, name)
+        return add_photo(self.index, self.network, photo, self.config, workers=self._workers, device=self._device)
+
+
+def region_of(box: Iterable[float]) -> Region:
+    """A box as fractions, checked."""
+    try:
+        return require_region(box)
+    except ValueError as error:
+        raise SuperfeatError(str(error)) from error
+
+
+def within(features: Features, box: Region) -> Features:
+    """The features whose attention lies in the box, by more than half. SuperfeatError if there is none."""
+    if features.maps is None:
+        raise SuperfeatError("to search by a box the features need their attention maps: extract with attention=maps")
+    inside = np.asarray([mass_inside(attention, box) for attention in features.maps], np.float64)
+    chosen = np.flatnonzero(inside >= LEAST_MASS)
+    if not len(chosen):
+        raise SuperfeatError("nothing in this box draws attention; make it larger")
+    arrays: dict[str, Any] = {name: array[chosen] for name, array in features.arrays().items()}
+    return dataclasses.replace(features, **arrays, maps=[features.maps[number] for number in chosen.tolist()])

@@ -1,0 +1,1 @@
+"""What was found, for other programs: tables, folders of links, keywords beside the photos."""

@@ -1,0 +1,1 @@
+"""What was found: hits, answers and explanations, and how they are shown."""

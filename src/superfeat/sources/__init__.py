@@ -1,0 +1,1 @@
+"""Where photos come from: folders, patterns, lists; and what in them is no photo."""

@@ -1,0 +1,77 @@
+"""The training set of the shipped network: who has pairs, who only views, who is left out."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tools import landmark_training_set
+
+from fixtures_recipe import noise
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["landmark_training_set.py", *map(str, arguments)])
+    landmark_training_set.main()
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Landmarks of four roles and a carton, two photos each, and roles.csv."""
+    roles = ["thing,role,why"]
+    for role in ("train", "split", "distractor", "val"):
+        roles.append(f"{role} thing,{role},because")
+        save(tmp_path / "photos" / "gldv2" / f"{role} thing")
+    save(tmp_path / "photos" / "grocery" / "carton")
+    (tmp_path / "roles.csv").write_text("\n".join(roles) + "\n")
+    return tmp_path / "photos"
+
+
+def save(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for number in range(2):
+        Image.fromarray(noise(160, 120, seed=number)).save(folder / f"{number}.jpg")
+
+
+def test_what_is_to_be_paired(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(monkeypatch, "labels", photos, tmp_path / "roles.csv", "-o", tmp_path / "to-pair.csv")
+    things = [row["thing"] for row in table(tmp_path / "to-pair.csv")]
+    assert things == ["gldv2/split thing"] * 2 + ["gldv2/train thing"] * 2 + ["grocery/carton"] * 2
+
+
+def test_pairs_and_views(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, double = [f"gldv2/train thing/{n}.jpg" for n in (0, 1)], [f"grocery/carton/{n}.jpg" for n in (0, 1)]
+    rows = ["query,positive,inliers", ",".join([*pair, "40"]), ",".join([*double, "900"])]
+    (tmp_path / "found.csv").write_text("\n".join(rows) + "\n")
+    made = []
+    for output in (tmp_path / "a", tmp_path / "b"):
+        run(
+            monkeypatch,
+            "views",
+            photos,
+            tmp_path / "roles.csv",
+            "--pairs",
+            tmp_path / "found.csv",
+            "--views",
+            5,
+            "-o",
+            output,
+        )
+        made.append({path.name: path.read_bytes() for path in [*output.iterdir(), *(photos / "views").iterdir()]})
+    assert made[0] == made[1]  # the same on every machine
+    pairs = [(row["query"], row["positive"]) for row in table(tmp_path / "a" / "pairs.csv")]
+    assert pairs[0] == tuple(pair)
+    assert tuple(double) not in pairs  # the same photo twice
+    views = pairs[1:]
+    assert len(views) == 5
+    assert all(view == f"views/{photo.replace('/', '__')}" and (photos / view).is_file() for photo, view in views)
+    labels = {row["image"]: row["thing"] for row in table(tmp_path / "a" / "labels.csv")}
+    assert set(labels) == {name for named in pairs for name in named}
+    assert all(labels[view] == labels[photo] == photo.rpartition("/")[0] for photo, view in views)
+    assert not any("val thing" in name for name in labels)

@@ -1,0 +1,98 @@
+"""The photos that the shipped network was trained on, as `superfeat train` reads them: labels, pairs, made views.
+
+PHOTOS has gldv2/THING/*.jpg and grocery/THING/*.jpg, made from the lists of two public repositories; the model card
+says which. ROLES is a CSV file with the columns thing and role for the former: `train` and `split` have pairs,
+`distractor` only views, all others are left out.
+
+    python tools/landmark_training_set.py labels PHOTOS ROLES -o to-pair.csv
+    superfeat pairs-from-labels PHOTOS --labels to-pair.csv -o found.csv --keypoints xfeat --exhaustive 40 \\
+        --neighbours 24
+    python tools/landmark_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
+
+SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views.
+"""
+
+import argparse
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from superfeat.images import read_image
+from superfeat.training.views import make_view
+
+PAIRED = ("train", "split")
+USED = (*PAIRED, "distractor")
+MOST_INLIERS = 250  # more are the same photo twice
+VIEW_SIDE, VIEW_QUALITY = 448, 92
+ORDER_SEED, VIEW_SEED = 7, 11
+
+
+def read_labels(photos: Path, roles: Path, wanted: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(photo, thing) of all landmarks with these roles, and of the groceries."""
+    with roles.open(encoding="utf-8", newline="") as file:
+        role_of = {row["thing"]: row["role"] for row in csv.DictReader(file)}
+    for kind in ("gldv2", "grocery"):
+        for folder in sorted((photos / kind).iterdir()):
+            if kind == "grocery" or role_of.get(folder.name) in wanted:
+                thing = f"{kind}/{folder.name}"
+                yield from ((f"{thing}/{photo.name}", thing) for photo in sorted(folder.glob("*.jpg")))
+
+
+def make_views(photos: Path, labels: Sequence[tuple[str, str]], count: int) -> Iterator[tuple[str, str, str]]:
+    """(photo, view, thing): one view of each of `count` photos, drawn at random; the same on every machine."""
+    (photos / "views").mkdir(exist_ok=True)
+    for number in np.random.default_rng(ORDER_SEED).permutation(len(labels))[:count].tolist():
+        name, thing = labels[number]
+        pixels = read_image(photos / name, max_side=VIEW_SIDE)
+        view = make_view(pixels, np.random.default_rng((VIEW_SEED, number)))
+        made = f"views/{name.replace('/', '__')}"
+        Image.fromarray(view).save(photos / made, quality=VIEW_QUALITY)
+        yield name, made, thing
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(columns)
+        table.writerows(rows)
+
+
+def labels(args: argparse.Namespace) -> None:
+    write_table(args.output, ("image", "thing"), read_labels(args.photos, args.roles, PAIRED))
+
+
+def views(args: argparse.Namespace) -> None:
+    every = list(read_labels(args.photos, args.roles, USED))
+    with args.pairs.open(encoding="utf-8", newline="") as file:
+        found = [row for row in csv.DictReader(file) if int(row["inliers"]) <= MOST_INLIERS]
+    pairs = [(row["query"], row["positive"]) for row in found]
+    made = list(make_views(args.photos, every, args.views))
+    pairs += [(photo, view) for photo, view, _ in made]
+    thing_of = dict(every) | {view: thing for _, view, thing in made}
+    args.output.mkdir(parents=True, exist_ok=True)
+    used = sorted({name for pair in pairs for name in pair})
+    write_table(args.output / "labels.csv", ("image", "thing"), [(name, thing_of[name]) for name in used])
+    write_table(args.output / "pairs.csv", ("query", "positive"), pairs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True)
+    for verb in (labels, views):
+        one = verbs.add_parser(verb.__name__)
+        one.set_defaults(run=verb)
+        one.add_argument("photos", type=Path)
+        one.add_argument("roles", type=Path)
+        one.add_argument("--output", "-o", type=Path, required=True)
+        if verb is views:
+            one.add_argument("--pairs", type=Path, required=True)
+            one.add_argument("--views", type=int, required=True)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()
