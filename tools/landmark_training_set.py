@@ -9,7 +9,8 @@ says which. ROLES is a CSV file with the columns thing and role for the former: 
         --neighbours 24
     python tools/landmark_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
 
-SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views.
+SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. Of half of the pairs the second
+photo is a smaller copy, in PHOTOS/small: things are found at many sizes, and maps that are stored have one.
 """
 
 import argparse
@@ -27,7 +28,8 @@ PAIRED = ("train", "split")
 USED = (*PAIRED, "distractor")
 MOST_INLIERS = 250  # more are the same photo twice
 VIEW_SIDE, VIEW_QUALITY = 448, 92
-ORDER_SEED, VIEW_SEED = 7, 11
+SMALL_SIDES = (176, 272)
+ORDER_SEED, VIEW_SEED, SMALL_SEED = 7, 11, 13
 
 
 def read_labels(photos: Path, roles: Path, wanted: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -53,6 +55,21 @@ def make_views(photos: Path, labels: Sequence[tuple[str, str]], count: int) -> I
         yield name, made, thing
 
 
+def shrink_half(photos: Path, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The pairs, the second photo of every other one, by chance, in a smaller copy."""
+    (photos / "small").mkdir(exist_ok=True)
+    random = np.random.default_rng(SMALL_SEED)
+    for query, positive in pairs:
+        if random.random() < 0.5:
+            yield query, positive
+            continue
+        made = f"small/{positive.replace('/', '__')}"
+        side = int(random.integers(*SMALL_SIDES))
+        if not (photos / made).exists():
+            Image.fromarray(read_image(photos / positive, max_side=side)).save(photos / made, quality=VIEW_QUALITY)
+        yield query, made
+
+
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -68,10 +85,11 @@ def views(args: argparse.Namespace) -> None:
     every = list(read_labels(args.photos, args.roles, USED))
     with args.pairs.open(encoding="utf-8", newline="") as file:
         found = [row for row in csv.DictReader(file) if int(row["inliers"]) <= MOST_INLIERS]
-    pairs = [(row["query"], row["positive"]) for row in found]
+    pairs = list(shrink_half(args.photos, [(row["query"], row["positive"]) for row in found]))
     made = list(make_views(args.photos, every, args.views))
     pairs += [(photo, view) for photo, view, _ in made]
     thing_of = dict(every) | {view: thing for _, view, thing in made}
+    thing_of |= {f"small/{name.replace('/', '__')}": thing for name, thing in every}
     args.output.mkdir(parents=True, exist_ok=True)
     used = sorted({name for pair in pairs for name in pair})
     write_table(args.output / "labels.csv", ("image", "thing"), [(name, thing_of[name]) for name in used])
