@@ -4,10 +4,10 @@ PHOTOS has gldv2/THING/*.jpg and grocery/THING/*.jpg, made from the lists of two
 says which. ROLES is a CSV file with the columns thing and role for the former: `train` and `split` have pairs,
 `distractor` only views, all others are left out.
 
-    python tools/landmark_training_set.py labels PHOTOS ROLES -o to-pair.csv
+    python tools/landmarks_training_set.py labels PHOTOS ROLES -o to-pair.csv
     superfeat pairs-from-labels PHOTOS --labels to-pair.csv -o found.csv --keypoints xfeat --exhaustive 40 \\
         --neighbours 24
-    python tools/landmark_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
+    python tools/landmarks_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
 
 SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. Of half of the pairs the second
 photo is a smaller copy, in PHOTOS/small: things are found at many sizes, and maps that are stored have one.

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tools import landmark_training_set
+from tools import landmarks_training_set
 
 from fixtures_recipe import noise
+from superfeat.images import upright_size
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
-    monkeypatch.setattr(sys, "argv", ["landmark_training_set.py", *map(str, arguments)])
-    landmark_training_set.main()
+    monkeypatch.setattr(sys, "argv", ["landmarks_training_set.py", *map(str, arguments)])
+    landmarks_training_set.main()
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -36,7 +37,7 @@ def photos(tmp_path: Path) -> Path:
 def save(folder: Path) -> None:
     folder.mkdir(parents=True)
     for number in range(2):
-        Image.fromarray(noise(160, 120, seed=number)).save(folder / f"{number}.jpg")
+        Image.fromarray(noise(320, 240, seed=number)).save(folder / f"{number}.jpg")
 
 
 def test_what_is_to_be_paired(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,8 @@ def test_what_is_to_be_paired(photos: Path, tmp_path: Path, monkeypatch: pytest.
 
 def test_pairs_and_views(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pair, double = [f"gldv2/train thing/{n}.jpg" for n in (0, 1)], [f"grocery/carton/{n}.jpg" for n in (0, 1)]
-    rows = ["query,positive,inliers", ",".join([*pair, "40"]), ",".join([*double, "900"])]
+    given = [tuple(pair), tuple(reversed(pair))] * 4
+    rows = ["query,positive,inliers", *(",".join([*one, "40"]) for one in given), ",".join([*double, "900"])]
     (tmp_path / "found.csv").write_text("\n".join(rows) + "\n")
     made = []
     for output in (tmp_path / "a", tmp_path / "b"):
@@ -66,12 +68,17 @@ def test_pairs_and_views(photos: Path, tmp_path: Path, monkeypatch: pytest.Monke
         made.append({path.name: path.read_bytes() for path in [*output.iterdir(), *(photos / "views").iterdir()]})
     assert made[0] == made[1]  # the same on every machine
     pairs = [(row["query"], row["positive"]) for row in table(tmp_path / "a" / "pairs.csv")]
-    assert pairs[0] == tuple(pair)
     assert tuple(double) not in pairs  # the same photo twice
-    views = pairs[1:]
+    found, views = pairs[: len(given)], pairs[len(given) :]
+    small = {name: f"small/{name.replace('/', '__')}" for name in pair}
+    assert [query for query, _ in found] == [query for query, _ in given]
+    assert all(shown in (name, small[name]) for (_, name), (_, shown) in zip(given, found, strict=True))
+    assert 0 < sum(shown.startswith("small/") for _, shown in found) < len(found)
+    assert all(max(upright_size(photos / shown)) < 320 for _, shown in found if shown.startswith("small/"))
     assert len(views) == 5
     assert all(view == f"views/{photo.replace('/', '__')}" and (photos / view).is_file() for photo, view in views)
     labels = {row["image"]: row["thing"] for row in table(tmp_path / "a" / "labels.csv")}
     assert set(labels) == {name for named in pairs for name in named}
     assert all(labels[view] == labels[photo] == photo.rpartition("/")[0] for photo, view in views)
+    assert all(labels[shown] == "gldv2/train thing" for _, shown in found)
     assert not any("val thing" in name for name in labels)
