@@ -8,6 +8,7 @@ says which. ROLES is a CSV file with the columns thing and role for the former: 
     superfeat pairs-from-labels PHOTOS --labels to-pair.csv -o found.csv --keypoints xfeat --exhaustive 40 \\
         --neighbours 24
     python tools/landmarks_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
+    python tools/landmarks_training_set.py sample PHOTOS ROLES --every 12 -o licensed.txt          (for the codebook)
 
 SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. Of half of the pairs the
 second photo is a smaller copy, in PHOTOS/small: things are found at many sizes, and maps that are stored have one.
@@ -96,10 +97,15 @@ def views(args: argparse.Namespace) -> None:
     write_table(args.output / "pairs.csv", ("query", "positive"), pairs)
 
 
+def sample(args: argparse.Namespace) -> None:
+    names = [name for name, _ in read_labels(args.photos, args.roles, USED)]
+    args.output.write_text("".join(f"{args.photos / name}\n" for name in names[:: args.every]), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
-    for verb in (labels, views):
+    for verb in (labels, views, sample):
         one = verbs.add_parser(verb.__name__)
         one.set_defaults(run=verb)
         one.add_argument("photos", type=Path)
@@ -108,6 +114,8 @@ def main() -> None:
         if verb is views:
             one.add_argument("--pairs", type=Path, required=True)
             one.add_argument("--views", type=int, required=True)
+        if verb is sample:
+            one.add_argument("--every", type=int, required=True)
     args = parser.parse_args()
     args.run(args)
 

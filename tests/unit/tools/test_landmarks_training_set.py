@@ -82,3 +82,10 @@ def test_pairs_and_views(photos: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert all(labels[view] == labels[photo] == photo.rpartition("/")[0] for photo, view in views)
     assert all(labels[shown] == "gldv2/train thing" for _, shown in found)
     assert not any("val thing" in name for name in labels)
+
+
+def test_every_second_photo(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(monkeypatch, "sample", photos, tmp_path / "roles.csv", "--every", 2, "-o", tmp_path / "licensed.txt")
+    listed = [Path(line) for line in (tmp_path / "licensed.txt").read_text().splitlines()]
+    assert [path.parent.name for path in listed] == ["distractor thing", "split thing", "train thing", "carton"]
+    assert all(path.is_file() and path.name == "0.jpg" for path in listed)
