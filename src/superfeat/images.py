@@ -250,7 +250,7 @@ def _open(source: str | Path | bytes | IO[bytes]) -> Image.Image:
         raise
 
 
-def _is_heif(file: Path | IO[bytes]) -> bool:
+def _is_heif(file: Path | io.BytesIO | IO[bytes]) -> bool:
     """By its first bytes: phones and messengers also call such a photo .jpg."""
     if isinstance(file, Path):
         with file.open("rb") as opened:
