@@ -1,5 +1,6 @@
 """Pages that are files, in a real browser: results of a search and duplicates to look through."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ from superfeat.duplicates.find import Group, Member
 from superfeat.duplicates.review import review_groups
 from superfeat.engine import Engine, Named
 from superfeat.found.results import write_results_page
+from superfeat.index.journal import Note
 from superfeat.pages.review import write_review_page
 
 
 @pytest.fixture
 def results(made: Path, tmp_path: Path) -> str:
-    engine = Engine.open(made)
-    write_results_page(tmp_path / "found.html", [engine.search(Named("1.jpg"))])
+    """All photos have names that are long, and have no place to break them."""
+    engine = Engine.open(shutil.copytree(made, tmp_path / "index"))
+    names = [(image, one.name) for image, one in engine.index.snapshot().images()]
+    engine.index.note([Note(image, f"{'long' * 20}_{name.replace('/', '_')}", {}) for image, name in names])
+    write_results_page(tmp_path / "found.html", [engine.search(Named(f"{'long' * 20}_1.jpg"))])
     return (tmp_path / "found.html").as_uri()
 
 

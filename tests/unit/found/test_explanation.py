@@ -183,7 +183,7 @@ def test_whole_percents_add_up() -> None:
 
 def bump(x: float, y: float, spread: float) -> np.ndarray:
     rows, columns = np.mgrid[0:60, 0:90]
-    return np.exp(-((columns - x) ** 2 + (rows - y) ** 2) / (2 * spread**2))
+    return np.asarray(np.exp(-((columns - x) ** 2 + (rows - y) ** 2) / (2 * spread**2)))
 
 
 def test_no_region_is_hidden_by_others() -> None:
