@@ -25,6 +25,8 @@ LARGEST_DRAFT = 1 << 30  # pixels of a JPEG that is shrunk while it is decoded: 
 JPEG_START, JPEG_END, GREY = b"\xff\xd8\xff", b"\xff\xd9", 128
 TORN = "image file is truncated"  # what Pillow says
 MOST_MISSING = 0.1  # of the rows of a torn JPEG
+NEEDS_HEIF = "HEIC needs one more package: pip install 'superfeat[heif]'"
+HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})  # ISO/IEC 23008-12
 WHITE = (255, 255, 255, 255)
 # What white may be where the mode does not tell: 32-bit integers and floats have no one convention.
 INTEGER_WHITES = (255.0, 65535.0)
@@ -232,16 +234,31 @@ def _open(source: str | Path | bytes | IO[bytes]) -> Image.Image:
         raise ImageError("a folder, not an image")
     if not source or (isinstance(file, Path) and file.stat().st_size == 0):
         raise ImageError("the file is empty")
-    register_heif()
+    readable = register_heif()
     Image.init()
     try:
         return Image.open(file, formats=[name for name in Image.OPEN if name not in REFUSED_FORMATS])
+    except UnidentifiedImageError as error:
+        if not readable and _is_heif(file):
+            raise ImageError(NEEDS_HEIF) from error
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         if not isinstance(file, Path):
             file.seek(0)
         with contextlib.suppress(SyntaxError):  # of whatever is no JPEG
             return JpegImagePlugin.JpegImageFile(file)  # which can be shrunk while it is decoded
         raise
+
+
+def _is_heif(file: Path | io.BytesIO | IO[bytes]) -> bool:
+    """By its first bytes: phones and messengers also call such a photo .jpg."""
+    if isinstance(file, Path):
+        with file.open("rb") as opened:
+            head = opened.read(12)
+    else:
+        file.seek(0)
+        head = file.read(12)
+    return head[4:8] == b"ftyp" and head[8:12] in HEIF_BRANDS
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -15,9 +15,9 @@ import superfeat.sources.listing as listing_module
 from fixtures_cli import assert_refused, run, run_json
 from fixtures_recipe import noise, save_random_network
 from superfeat import Index
-from superfeat.images import image_endings
+from superfeat.images import NEEDS_HEIF, image_endings
 from superfeat.index.codebook import train_codebook
-from superfeat.sources.listing import HEIF_ENDINGS, NEEDS_HEIF
+from superfeat.sources.listing import HEIF_ENDINGS
 
 SMALL = ("--set", "max_side=64", "--set", "scales=[1.0]")
 
@@ -142,7 +142,8 @@ READERS = {
     "index": "index life -o i -w {network} --set max_side=64 --set scales=[1.0]",
     "extract": "extract life -o f -w {network} --max-side 64 --set scales=[1.0]",
     "search": "search i life",
-    "train": "train fire-folder --images life -o run --dry-run --set training.negatives=1 --set validation.every=0",
+    "train": "train fire-folder --images life -o run --weights fire-landmarks-1 --set pretraining.first=false --dry-run"
+    " --set training.negatives=1 --set validation.every=0",
     "pairs": "pairs-from-labels life -o pairs.csv",
     "whiten": "weights whiten {network} life -o white --dim 4 --max-side 64",
     "analyze": "analyze scales life -o looked -w {network} --set max_side=64 --set scales=[1.0]",
@@ -229,6 +230,15 @@ def test_queries_that_cannot_be_read_are_listed(messy: Path, network: Path) -> N
     assert none.exit_code == 1
     assert [one["reason"] for one in json.loads(none.stdout)["skipped"]] == [reason["reason"]]
     assert_refused(run("search", "i", "life/a/broken.png"), "not an image")
+    known = json.loads(some.stdout)["results"][0]["itself"]["name"]
+    for others in (["nowhere.jpg"], [known, "nowhere.jpg"]):
+        missing = run("search", "i", *others, "--json")
+        assert missing.exit_code == 1
+        told = json.loads(missing.stdout)
+        assert [one["query"] for one in told["results"]] == others[:-1], "the others are answered"
+        assert [one["name"] for one in told["skipped"]] == ["nowhere.jpg"]
+        assert "has no image called nowhere.jpg" in told["skipped"][0]["reason"]
+    assert "skipped nowhere.jpg: i has no image called" in run("search", "i", known, "nowhere.jpg").stdout
     Path("empty").mkdir()
     Path("empty/clip.mp4").touch()
     assert_refused(run("search", "i", "empty"), "no photos in empty (left out: 1 a video)")

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,8 +17,9 @@ import pytest
 from fixtures_cli import assert_refused, run
 from fixtures_service import WAIT, make_index, pattern
 from superfeat.cli.serve import _watching
+from superfeat.index.index import Index
 from superfeat.index.make import Indexed
-from superfeat.index.watch import Trouble, WatchEvent
+from superfeat.index.watch import Trouble, WatchEvent, watch_photos
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +27,15 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_index(tmp_path_factory.mktemp("watched"), photos=3)
 
 
+@pytest.fixture
+def _ctrl_c() -> Iterator[None]:
+    """Where these tests are a background job of a shell, Ctrl-C is ignored, and nothing would ever stop."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c")
 def test_updates_until_ctrl_c(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[Any] = []
     echo = click.echo
@@ -57,6 +68,30 @@ def test_updates_until_ctrl_c(index: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "superfeat: stopped; what is finished is kept" in result.stderr
     updates = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(one["images"], one["new"], one["same"]) for one in updates] == [(4, 1, 3), (5, 1, 4)]
+
+
+def test_a_watch_that_is_killed_loses_nothing(tmp_path: Path) -> None:
+    """With what cannot be caught, while photos go in; the next one brings in the rest, and looks at none again."""
+    index = make_index(tmp_path, photos=2)
+    photos = tmp_path / "photos"
+    for number in range(10, 40):
+        pattern(number).save(photos / f"{number}.jpg")
+    command = [sys.executable, "-m", "superfeat", "watch", photos, "-o", index, "--quiet", "0.1", "--workers", "1"]
+    with subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL) as watcher:
+        deadline = time.monotonic() + 4 * WAIT
+        while len(Index.open(index)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        watcher.kill()
+    before = {image.name: one for one, image in Index.open(index).snapshot().images()}
+    assert len(before) >= 4
+    stop = threading.Event()
+    for event in watch_photos(photos, index, quiet=0.1, workers=1, stop=stop):
+        if isinstance(event, Indexed):
+            assert (event.same, event.new, event.replaced) == (len(before), 32 - len(before), 0)
+            stop.set()
+    after = {image.name: one for one, image in Index.open(index).snapshot().images()}
+    assert before.items() <= after.items()
+    assert len(after) == 32
 
 
 def test_lines_for_people(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

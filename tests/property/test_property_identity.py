@@ -1,8 +1,9 @@
 """Whatever happens to the files, and wherever a run is stopped: an index holds each photo that is there, once.
 
 Files are written, renamed, moved, copied, exchanged, changed and deleted; folders that overlap are indexed, with and
-without dropping what has gone, and runs are killed. Then one more run brings in everything. No photo whose bytes the
-index knows is ever extracted, and an image never comes to be another photo.
+without dropping what has gone, and runs are killed: between two photos, while one is extracted, and whenever bytes go
+to the disk. A run that ends leaves what it was given as it is on disk, and one more run brings in everything. No photo
+whose bytes the index knows is ever extracted, and an image never comes to be another photo.
 """
 
 import collections
@@ -52,6 +53,7 @@ class World:
         self.photo_of: dict[int, str] = {}  # id -> digest: forever
         self.extracted: list[str] = []
         self.kill_at: int | None = None
+        self.syncs_left: int | None = None
         for folder in FOLDERS:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
             (self.root / folder / "stays.txt").touch()
@@ -118,6 +120,22 @@ class World:
             self.extracted.append(digest)
             yield features_of(photo.name, digest)
 
+    def sync_or_die(self, _: int) -> None:
+        """In the place of os.fsync. Who is killed here has no chance to tidy up: what is on disk by now is kept."""
+        if self.syncs_left is None:
+            return
+        self.syncs_left -= 1
+        if self.syncs_left == 0:
+            if self.index.exists():
+                shutil.copytree(self.index, self.path / "killed")
+            raise Killed
+
+    def die(self) -> None:
+        """The index becomes what a killed run has left."""
+        shutil.rmtree(self.index, ignore_errors=True)
+        if (self.path / "killed").exists():
+            (self.path / "killed").rename(self.index)
+
     def run(
         self, folders: list[str], sync: bool, kill: tuple[str, int] | None = None, besides: Sequence[Path] = ()
     ) -> Indexed | None:
@@ -125,6 +143,7 @@ class World:
         known = {digest for *_, digest in self.entries()}
         self.extracted.clear()
         self.kill_at = kill[1] if kill is not None and kill[0] == "extraction" else None
+        self.syncs_left = kill[1] + 1 if kill is not None and kill[0] == "sync" else None
         there = [*(self.root / folder for folder in folders), *besides]
         codebook = None if (self.index / "manifest.json").exists() else self.codebook
         work = begin_indexing(there, self.index, weights="quick", codebook=codebook, sync=sync, workers=1)
@@ -137,13 +156,24 @@ class World:
             else:
                 done = work.result()
         except Killed:
-            pass
+            if self.syncs_left == 0:
+                self.die()
         except SuperfeatError:  # there is nothing to index
             assert not any(path.is_relative_to(one.resolve()) for one in there for path in map(Path, self.files()))
         assert not known.intersection(self.extracted), "a known photo was extracted again"
         assert len(set(self.extracted)) == len(self.extracted), "a photo was extracted twice"
+        self.syncs_left = None
         self.check_ids()
+        if done is not None:
+            self.check_folders([one.resolve() for one in there], sync)
         return done
+
+    def check_folders(self, folders: list[Path], sync: bool) -> None:
+        """What was indexed just now is in it once; of what has gone nothing is left where that was asked for."""
+        files = {path: digest for path, digest in self.files().items() if _is_below(path, folders)}
+        here = [(path, digest) for *_, path, digest in self.entries() if _is_below(path, folders)]
+        seen = [(path, digest) for path, digest in here if sync or Path(path).exists()]
+        assert sorted(seen) == sorted(files.items())
 
     def check_ids(self) -> None:
         names = [name for _, name, *_ in self.entries()]
@@ -172,6 +202,10 @@ class World:
             assert self.entries() == now
 
 
+def _is_below(path: str, folders: list[Path]) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in folders)
+
+
 def features_of(name: str, digest: str) -> Features:
     rng = np.random.default_rng(int(digest[:8], 16))
     vectors = rng.standard_normal((4, DIM)).astype(np.float32)
@@ -187,7 +221,8 @@ act = st.one_of(
     st.tuples(st.just("delete"), place),
     st.just(("move_root",)),
 )
-kill = st.none() | st.tuples(st.sampled_from(["extraction", "event"]), st.integers(0, 6))
+moment = st.tuples(st.sampled_from(["extraction", "event"]), st.integers(0, 6))
+kill = st.none() | moment | st.tuples(st.just("sync"), st.integers(0, 40))
 run = st.tuples(st.just("run"), st.lists(st.sampled_from(FOLDERS), min_size=1, max_size=2), st.booleans(), kill)
 
 
@@ -200,7 +235,7 @@ def codebook() -> Codebook:
 def quick(world: World) -> Iterator[None]:
     """The network is a function of the bytes, nothing is decoded, and nobody waits for the disk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(os, "fsync", world.sync_or_die)
         patch.setattr(extraction, "extract", world.extract)
         patch.setattr(make, "load_network", lambda _: NETWORK)
         patch.setattr(make, "carried_codebook", lambda _: None)

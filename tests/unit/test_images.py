@@ -450,6 +450,19 @@ def test_heif_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called == [True]
 
 
+@pytest.mark.parametrize("given", ["phone.heic", "called.jpg", "bytes"])
+def test_heic_without_its_plug_in_says_what_to_install(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images_module, "register_heif", lambda: False)
+    data = b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic" + b"\0" * 64
+    (tmp_path / given).write_bytes(data)
+    with pytest.raises(ImageError, match=r"pip install 'superfeat\[heif\]'"):
+        read_image(data if given == "bytes" else tmp_path / given)
+    with pytest.raises(ImageError, match="not an image"):
+        read_image(b"\0\0\0\x18ftypqt  " + b"\0" * 64)
+
+
 def test_endings() -> None:
     endings = image_endings()
     assert {".jpg", ".jpeg", ".png", ".webp", ".tif", ".gif", ".bmp"} <= endings

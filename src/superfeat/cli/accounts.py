@@ -70,9 +70,9 @@ def accounts_for_files(command: Callable[..., None]) -> Callable[..., None]:
 def with_account(
     result: Mapping[str, Any], report: Callable[[Mapping[str, Any]], Iterable[str]]
 ) -> tuple[Mapping[str, Any], Iterable[str]]:
-    """A result and its report with what is to be said of the files, if the verb accounts for them and read any."""
+    """A result and its report with what is to be said of the files, if the verb accounts for them and there are any."""
     account = _account.get()
-    if account is None or not account.listings:
+    if account is None or not (account.listings or result.get("skipped")):
         return result, report(result)
     whole = {**result, **account.told()}
     return whole, [*report(result), *account_for(whole, account.verbose)]

@@ -174,7 +174,8 @@ def _report(result: Told) -> Iterable[str]:
 
         yield ""
         size = as_size(sum(moved))
-        yield f"{len(moved)} copies can go ({size}): look at them with --html, move them away with --script"
+        what, them = ("1 copy", "it") if len(moved) == 1 else (f"{len(moved)} copies", "them")
+        yield f"{what} can go ({size}): look at {them} with --html, move {them} away with --script"
 
 
 def _mark(copies: int | None, kind: str) -> str:

@@ -48,6 +48,7 @@ class Progress:
         self.doing, self.total, self.unit, self.per_unit = doing, total, unit, per_unit
         self.position = 0
         self.known: int | None = None  # what was done before counts as done, and tells nothing of the speed
+        self.untimed: int | None = None  # what was worked on before there was a clock: the first report comes after it
         self.terminal = sys.stderr.isatty()
         self.began = self.reported = time.monotonic()
 
@@ -61,8 +62,8 @@ class Progress:
         if known is not None or self.known is None:
             self.known = position if known is None else known
         self.position = position
-        if position <= self.known:
-            self.began = now  # the work begins
+        if self.untimed is None or position <= self.known:
+            self.began, self.untimed = now, max(0, position - self.known)  # the work begins
         if now - self.reported >= (0.1 if self.terminal else REPORT_EVERY):
             self.reported = now
             self._show(now, name)
@@ -75,7 +76,7 @@ class Progress:
     def _show(self, now: float, name: str) -> None:
         total = "" if self.total is None else f" of {self.total / self.per_unit:.0f}"
         line = f"{self.doing} {self.position / self.per_unit:.0f}{total} {self.unit}".rstrip()
-        worked = self.position - (self.known or 0)
+        worked = self.position - (self.known or 0) - (self.untimed or 0)
         if self.total and worked > 0:
             left = (now - self.began) / worked * (self.total - self.position)
             line += f", about {left / 60:.0f} min left" if left > 90 else f", about {left:.0f} s left"

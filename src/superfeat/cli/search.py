@@ -1,7 +1,7 @@
 """superfeat search and explain: which photos of an index show the same thing as a photo, and why."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,8 @@ def search(
     names = None if listed is None else names_of(engine.index, listed)
     found, skipped = _ask(engine, queries, box, top=len(engine.index) if every else top, only=names, config=config)
     if skipped and not found and not as_json:
-        raise ImageError(f"{skipped[0].name}: {skipped[0].reason}")
+        name, reason = skipped[0].name, skipped[0].reason
+        raise ImageError(reason if name in reason else f"{name}: {reason}")
     answers = [_likely(answer, least) for answer in found]
     results = [answer.as_dict() for answer in answers]
     print_result({"index": str(index_folder), "results": results, "skipped": as_told(skipped)}, as_json, _report)
@@ -128,26 +129,25 @@ def _likely(answer: "Answer", least: float | None) -> "Answer":
     return dataclasses.replace(answer, hits=hits)
 
 
-def _queries(engine: "Engine", queries: Iterable[str]) -> "Iterator[tuple[str, Path | Named | Features]]":
+def _photos_of(engine: "Engine", query: str) -> "Iterable[tuple[str, Path | Named | Features]]":
+    """What a query stands for: a photo, those of a folder or of a features folder, or an image of the index."""
     from superfeat.engine import Named
 
-    for query in queries:
-        path = Path(query)
-        if (path / "manifest.json").is_file():
-            from superfeat.extraction.folder import FeatureStore
+    path = Path(query)
+    if (path / "manifest.json").is_file():
+        from superfeat.extraction.folder import FeatureStore
 
-            yield from ((features.name, features) for features in FeatureStore(path))
-        elif query in engine.index and (not path.exists() or not engine.knows_network):
-            yield query, Named(query)
-        elif path.exists():
-            from superfeat.sources.listing import list_photos, nothing_there
+        return ((features.name, features) for features in FeatureStore(path))
+    if query in engine.index and (not path.exists() or not engine.knows_network):
+        return [(query, Named(query))]
+    if path.exists():
+        from superfeat.sources.listing import list_photos, nothing_there
 
-            listing = list_photos([path])
-            if not listing.photos:
-                raise SuperfeatError(nothing_there([path], listing))
-            yield from ((photo.name, photo.path) for photo in listing.photos)
-        else:
-            yield query, Named(engine.name_of(query))
+        listing = list_photos([path])
+        if not listing.photos:
+            raise SuperfeatError(nothing_there([path], listing))
+        return [(photo.name, photo.path) for photo in listing.photos]
+    return [(query, Named(engine.name_of(query)))]
 
 
 def _fractions(engine: "Engine", query: "Path | Named | Features", box: tuple[float, ...] | None) -> "Region | None":
@@ -174,12 +174,18 @@ def _ask(
     from superfeat.images import Skipped
 
     answers, skipped = [], []
-    for name, query in _queries(engine, queries):
+    for given in queries:
         try:
-            region = _fractions(engine, query, box)
-            answers.append(dataclasses.replace(engine.search(query, box=region, **options), name=name))
-        except ImageError as error:
-            skipped.append(Skipped(name, str(error)))
+            asked = _photos_of(engine, given)
+        except SuperfeatError as error:
+            skipped.append(Skipped(given, str(error)))
+            continue
+        for name, query in asked:
+            try:
+                region = _fractions(engine, query, box)
+                answers.append(dataclasses.replace(engine.search(query, box=region, **options), name=name))
+            except ImageError as error:
+                skipped.append(Skipped(name, str(error)))
     return answers, skipped
 
 
@@ -239,7 +245,7 @@ def explain(
     from superfeat.features import Features
 
     engine = Engine.open(index_folder, weights=weights, workers=workers)
-    (_, asked), *more = _queries(engine, [query])
+    (_, asked), *more = _photos_of(engine, query)
     if more or isinstance(asked, Features):
         raise SuperfeatError(f"{query} is not one photo; name a photo, or an image of the index")
     name, region = engine.name_of(result), _fractions(engine, asked, box)

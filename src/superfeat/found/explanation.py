@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int8, UInt8
+from jaxtyping import Bool, Float, Float32, Float64, Int8, UInt8
 from PIL import Image, ImageColor
 
 from superfeat.errors import SuperfeatError
@@ -34,6 +34,7 @@ TALLEST, NARROWEST_FRAME, WIDEST_FRAME = (
 )  # the photos' height; least and most width over height of their frames
 FADED, GREYED, TINT = 0.42, 0.65, 0.30  # unmatched parts towards white and grey, matched ones towards their colour
 LEVEL = 0.4  # the part of a region's attention that its outline holds
+SHOWN = 0.25  # the part of its outline that a region has to itself, however much others look there
 FINE, BLUR = 96, 2.4  # pixels of the longer side on which attention is added up before it is enlarged; their blur
 PAIRS_SHOWN, SPACE, TALL_THUMBNAIL = 6, 16, 190  # pairs below the photos, and between them
 LOOK = 0.85  # how much of a thumbnail is covered where its super-feature looks the most
@@ -199,7 +200,9 @@ def _draw_photo(
     if not explanation.regions:
         sheet.image.paste(shown, (left, top))
         return []
-    owners = _owners(explanation, side, shown.size)
+    width, height = _reduced(shown.size)
+    heats = [explanation.heat(side, height, width, region) for region in range(len(explanation.regions))]
+    owners = _owners(heats, shown.size)
     sheet.image.paste(_tinted(shown, owners, round(1.6 * sheet.scale)), (left, top))
     cells = owners[::NEARLY, ::NEARLY]
     taken: list[Frame] = []
@@ -222,23 +225,34 @@ def _pale(plain: Float32[np.ndarray, "height width 3"]) -> Float32[np.ndarray, "
     return np.asarray(grey + FADED * (255 - grey))
 
 
-def _owners(explanation: Explanation, side: Side, size: tuple[int, int]) -> Int8[np.ndarray, "height width"]:
+def _owners(
+    heats: Sequence[Float[np.ndarray, "rows columns"]], size: tuple[int, int]
+) -> Int8[np.ndarray, "height width"]:
     """The region of each pixel, or -1: the smallest part of the photo that holds LEVEL of a region's attention.
 
-    Where regions overlap, the one that looks there the most, for its own level, has the pixel.
+    Where regions overlap, the one that looks there the most, for its own level, has the pixel. But no region is hidden
+    by others: it has SHOWN of its part at least, where it comes nearest to them.
     """
-    width, height = _reduced(size)
-    owners, best = np.full(size[::-1], -1, np.int8), np.ones(size[::-1], np.float32)
-    for region in reversed(range(len(explanation.regions))):  # of equals the strongest
-        heat = np.maximum(explanation.heat(side, height, width, region), 0)
-        soft = _smoothing(height) @ heat @ _smoothing(width).T
-        falling = np.sort(soft, axis=None)[::-1]
-        held = np.cumsum(falling)
-        level = falling[np.searchsorted(held, LEVEL * held[-1])]
-        relative = _enlarged((soft / level).astype(np.float32), size)
-        owners[relative >= best] = region
-        best = np.maximum(best, relative)
+    relative = np.stack([_relative(heat, size) for heat in heats])
+    most = relative.max(axis=0)
+    owners = np.where(most >= 1, relative.argmax(axis=0), -1).astype(np.int8)  # of equals the strongest
+    for region in reversed(range(len(heats))):
+        own = relative[region] >= 1
+        least = int(SHOWN * own.sum())
+        if least > (owners == region).sum():
+            near = np.where(own, relative[region] / np.maximum(most, 1), -1)
+            owners[near >= np.partition(near, -least, axis=None)[-least]] = region
     return owners
+
+
+def _relative(heat: Float[np.ndarray, "rows columns"], size: tuple[int, int]) -> Float32[np.ndarray, "height width"]:
+    """A region's attention as multiples of that at its outline."""
+    height, width = heat.shape
+    soft = _smoothing(height) @ np.maximum(heat, 0) @ _smoothing(width).T
+    falling = np.sort(soft, axis=None)[::-1]
+    held = np.cumsum(falling)
+    level = falling[np.searchsorted(held, LEVEL * held[-1])]
+    return _enlarged((soft / level).astype(np.float32), size)
 
 
 def _reduced(size: tuple[int, int]) -> tuple[int, int]:

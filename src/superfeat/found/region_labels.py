@@ -27,7 +27,7 @@ def place_label(
     cover = _share_around(region, min(rows, round(height / down)), min(columns, round(width / across)))
     x, y = (np.arange(columns) + 0.5) * across, (np.arange(rows) + 0.5) * down
     apart = np.hypot(*np.meshgrid(x / photo.width - place.x, y / photo.height - place.y))
-    value = np.asarray(cover - FAR * apart)
+    value = np.asarray(cover - FAR * apart - ~region)
     value[np.abs(2 * y - photo.height) > max(0.0, photo.height - height), :] -= 1
     value[:, np.abs(2 * x - photo.width) > max(0.0, photo.width - width)] -= 1
     for other in taken:

@@ -33,10 +33,8 @@ def write_review_page(path: Path, groups: Sequence[ReviewedGroup], *, images: in
 def _summary(groups: Sequence[ReviewedGroup], images: int) -> str:
     photos = sum(len(group.photos) for group in groups)
     moved = [photo.file.bytes for group in groups for photo in group.moved if photo.file is not None]
-    return (
-        f"{photos} of {images} photos in {len(groups)} groups; "
-        f"{len(moved)} are copies that can go ({as_size(sum(moved))})"
-    )
+    what = "1 is a copy" if len(moved) == 1 else f"{len(moved)} are copies"
+    return f"{photos} of {images} photos in {len(groups)} groups; {what} that can go ({as_size(sum(moved))})"
 
 
 def _section(number: int, group: ReviewedGroup) -> str:

@@ -3,16 +3,17 @@
 import contextlib
 import contextvars
 import dataclasses
+import errno
 import fnmatch
 import glob
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from superfeat.errors import ImageError
-from superfeat.images import Photo, image_endings
+from superfeat.images import NEEDS_HEIF, Photo, image_endings
 
 TRASH = "superfeat-trash"  # where copies go that are not wanted any more
 # Previews, waste and catalogues of other programs. Whatever begins with a dot is left out too.
@@ -35,7 +36,7 @@ VIDEO_ENDINGS = frozenset({".3gp", ".avi", ".m2ts", ".m4v", ".mkv", ".mov", ".mp
 
 HIDDEN, EXCLUDED_BY_PATTERN, OWN_FILES = "hidden", "excluded", "superfeat's own files"
 LINKED_FOLDER = "a linked folder: name it too if its photos are wanted"
-NEEDS_HEIF = "HEIC needs one more package: pip install 'superfeat[heif]'"
+MATCHED_FOLDER = "a folder that the pattern matches: name it too if its photos are wanted"
 RAW_FILE, VIDEO, NO_PHOTO = "a raw file: export it as a JPEG", "a video", "not a photo by its ending"
 SAME_FILE = "the same file as {}"
 
@@ -124,7 +125,7 @@ def _one_each(photos: Sequence[Photo]) -> tuple[list[Photo], list[LeftOut]]:
     doubles: list[LeftOut] = []
     files: dict[Path, str] = {}
     names: set[str] = set()
-    for photo in sorted(photos, key=lambda photo: photo.path.is_symlink()):  # the file itself before links to it
+    for photo in sorted(photos, key=_is_link):  # the file itself before links to it
         file = photo.path.resolve()
         if file in files:
             if files[file] != photo.name:
@@ -136,6 +137,13 @@ def _one_each(photos: Sequence[Photo]) -> tuple[list[Photo], list[LeftOut]]:
         names.add(name)
     order = {photo.path: place for place, photo in reversed(list(enumerate(photos)))}
     return sorted(kept, key=lambda photo: order[photo.path]), doubles
+
+
+def _is_link(photo: Photo) -> bool:
+    try:
+        return photo.path.is_symlink()
+    except OSError:  # it may not even be looked at; whoever reads it says so
+        return False
 
 
 def longer_names(photo: Photo) -> Iterator[str]:
@@ -164,7 +172,23 @@ def _list_source(source: str, patterns: Sequence[str]) -> Listing:
     matches = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not matches:
         raise ImageError(f"no photos at {source}: give a folder, a file, a glob pattern or a .txt list of paths")
-    return Listing([Photo(Path(match), Path(match).as_posix()) for match in matches if not Path(match).is_dir()])
+    return _list_matches([Path(match) for match in matches], patterns)
+
+
+def _list_matches(matches: Sequence[Path], patterns: Sequence[str]) -> Listing:
+    """Files that a pattern matches, by their whole path. A folder among them is named unless what is in it matches."""
+    endings = image_endings()
+    looked_into = {folder for match in matches for folder in match.parents}
+    found = Listing([])
+    for match in matches:
+        name, reason = match.as_posix(), MATCHED_FOLDER if match.is_dir() else None
+        if reason is None:
+            reason = _excluded(name, match.name, patterns) or _no_photo(match.suffix.lower(), endings)
+        if reason is None:
+            found.photos.append(Photo(match, name))
+        elif match not in looked_into:
+            found.left_out.append(LeftOut(name, reason))
+    return found
 
 
 def _list_folder(folder: Path, patterns: Sequence[str]) -> Listing:
@@ -183,7 +207,7 @@ def _list_folder(folder: Path, patterns: Sequence[str]) -> Listing:
     def unlisted(error: OSError) -> None:
         found.unlisted.append(LeftOut(name_of(str(error.filename)), f"cannot be listed: {error.strerror}"))
 
-    for here, folders, files in os.walk(folder, onerror=unlisted):
+    for here, folders, files in _walk(folder, unlisted):
         own = here != str(folder) and _is_own(here, files)
         if own:
             found.left_out.append(LeftOut(name_of(here), OWN_FILES))
@@ -205,6 +229,16 @@ def _list_folder(folder: Path, patterns: Sequence[str]) -> Listing:
     found.photos.sort(key=lambda photo: photo.name)
     found.left_out.sort()
     return found
+
+
+def _walk(folder: Path, on_error: Callable[[OSError], None]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As os.walk, without folders that may be listed but not entered: nothing that is in them can be looked at."""
+    for here, folders, files in os.walk(folder, onerror=on_error):
+        if os.access(here, os.X_OK):
+            yield here, folders, files
+        else:
+            folders.clear()
+            on_error(PermissionError(errno.EACCES, os.strerror(errno.EACCES), here))
 
 
 def _is_own(folder: str, files: Sequence[str]) -> bool:

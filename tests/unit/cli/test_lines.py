@@ -136,6 +136,17 @@ def test_photos_that_are_known_come_first_and_fast(
     assert terminal.last() == "indexing 959 of 1000, about 83 s left"
 
 
+def test_a_first_report_is_not_the_speed(attach: Callable[[], Terminal], wait: Callable[[float], None]) -> None:
+    """It comes when the first photo is done, and nobody knows how long that took."""
+    terminal, follow = attach(), Follow()
+    wait(5)
+    follow("indexing", 1, 25, known=0)
+    assert terminal.last() == "indexing 1 of 25"
+    wait(2)
+    follow("indexing", 2, 25, known=0)
+    assert terminal.last() == "indexing 2 of 25, about 46 s left"
+
+
 def test_elsewhere_lines_are_whole_and_seldom(
     capsys: pytest.CaptureFixture[str], wait: Callable[[float], None]
 ) -> None:

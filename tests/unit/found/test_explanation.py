@@ -12,7 +12,7 @@ from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
 from superfeat.explain.explain import Explanation, explain
 from superfeat.found.colours import COLOURS
-from superfeat.found.explanation import PHOTOS_TOP, Captions, draw_explanation, save_picture, whole_percents
+from superfeat.found.explanation import PHOTOS_TOP, Captions, _owners, draw_explanation, save_picture, whole_percents
 from superfeat.found.sheet import UNITS
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
@@ -179,3 +179,20 @@ def test_whole_percents_add_up() -> None:
     for seed in range(50):
         shares = np.random.default_rng(seed).dirichlet(np.ones(7))
         assert sum(whole_percents(shares.tolist())) == 100
+
+
+def bump(x: float, y: float, spread: float) -> np.ndarray:
+    rows, columns = np.mgrid[0:60, 0:90]
+    return np.asarray(np.exp(-((columns - x) ** 2 + (rows - y) ** 2) / (2 * spread**2)))
+
+
+def test_no_region_is_hidden_by_others() -> None:
+    """A region that looks at two towers, each of which another one looks at more sharply."""
+    wide = bump(20, 30, 8) + bump(70, 30, 8)
+    sharp = [bump(20, 30, 6) + 0.1 * wide, bump(70, 30, 6) + 0.1 * wide]
+    owners = _owners([wide, *sharp], (360, 240))
+    shares = [np.mean(owners == region) for region in range(-1, 3)]
+    assert min(shares) > 0.005
+    alone = [np.mean(_owners([heat], (360, 240)) == 0) for heat in (wide, *sharp)]
+    assert all(share >= 0.15 * whole for share, whole in zip(shares[1:], alone, strict=True))
+    assert np.array_equal(owners >= 0, np.any([_owners([heat], (360, 240)) >= 0 for heat in (wide, *sharp)], axis=0))

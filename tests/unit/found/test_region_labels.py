@@ -45,3 +45,10 @@ def test_a_region_of_two_parts_is_labelled_on_the_larger_one_that_is_near() -> N
     row, column = middle(label, region)
     assert 10 <= row < 40
     assert 10 <= column < 50
+
+
+def test_small_parts_on_both_sides_of_the_middle() -> None:
+    region = np.zeros((80, 120), np.bool_)
+    region[10:14, 10:14] = region[10:14, 100:104] = True
+    label = place_label(region, Place(0.47, 0.14, (0, 0, 1, 1)), PHOTO, 60, [])
+    assert region[middle(label, region)], "and not between them, where nothing is"

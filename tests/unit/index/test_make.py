@@ -1,5 +1,6 @@
 """The main job as a library call: an index from photos, and what became of each."""
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,12 @@ from PIL import Image
 
 from fixtures_recipe import noise
 from superfeat import Codebook, Engine, ExtractConfig, Network, extract, extract_to, index_photos, save_network
+from superfeat.cli.extract import extract as extract_command
+from superfeat.config import DEFAULT_PROFILE
 from superfeat.engine import Named
 from superfeat.errors import SuperfeatError
 from superfeat.extraction.folder import FeatureStore
-from superfeat.index.make import Indexed, begin_indexing, index_features
+from superfeat.index.make import Indexed, begin_indexing, extract_settings, index_features
 from superfeat.settings import overlay
 
 SMALL = {"max_side": 48, "scales": (1.0,), "features_per_image": 6}
@@ -81,6 +84,15 @@ def test_from_features(photo_folder: Path, tiny_network: Network, tmp_path: Path
     done = index_features(tmp_path / "features", tmp_path / "index", workers=1).result()
     assert counts(done) == (6, 0, 0, 0)
     assert set(done.open().names()) == FeatureStore(tmp_path / "features").names()
+
+
+def test_library_and_command_line_have_one_default_profile() -> None:
+    wanted = ExtractConfig.profile(DEFAULT_PROFILE)
+    for function in (extract, extract_to):
+        assert inspect.signature(function).parameters["config"].default == wanted
+    assert extract_settings({}, None, {}) == overlay(wanted, {"attention": "regions"})
+    (chosen,) = [one for one in extract_command.params if one.name == "profile"]
+    assert chosen.default == DEFAULT_PROFILE
 
 
 def test_no_photos_is_one_clear_error(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def reviewed(folder: Path, sets: int = 1) -> list[ReviewedGroup]:
 def test_photos_with_their_facts_and_what_to_keep(tmp_path: Path) -> None:
     write_review_page(tmp_path / "page.html", reviewed(tmp_path), images=7)
     text = (tmp_path / "page.html").read_text()
-    assert "3 of 7 photos in 1 groups; 1 are copies that can go" in text
+    assert "3 of 7 photos in 1 groups; 1 is a copy that can go" in text
     assert "<script" not in text
     assert text.count("&lt;script&gt;") == 2  # its name, and the words for those who cannot see it
     assert "default-src 'none'" in text

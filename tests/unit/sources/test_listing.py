@@ -8,12 +8,12 @@ import pytest
 
 import superfeat.sources.listing as listing_module
 from superfeat.errors import ImageError
-from superfeat.images import Photo
+from superfeat.images import NEEDS_HEIF, Photo
 from superfeat.sources.listing import (
     EXCLUDED_BY_PATTERN,
     HIDDEN,
     LINKED_FOLDER,
-    NEEDS_HEIF,
+    MATCHED_FOLDER,
     NO_PHOTO,
     OWN_FILES,
     RAW_FILE,
@@ -74,6 +74,22 @@ def test_glob_patterns(photo_folder: Path) -> None:
     assert names(f"{photo_folder}/*.png") == [f"{photo_folder}/a.png", f"{photo_folder}/c.png"]
     assert len(names(f"{photo_folder}/**/*.png")) == 3
     assert names(f"{photo_folder}/[bm]*") == [f"{photo_folder}/b.jpg"], "folders that match are no photos"
+
+
+def test_what_a_pattern_matches_besides_photos_is_named(tmp_path: Path) -> None:
+    for file in ("a.jpg", "clip.mp4", "b.png", "more/c.jpg"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_bytes(b"x")
+    found = list_photos([f"{tmp_path}/*"], exclude=["*.png"])
+    assert [photo.name for photo in found.photos] == [f"{tmp_path}/a.jpg"]
+    assert found.left_out == [
+        (f"{tmp_path}/b.png", EXCLUDED_BY_PATTERN),
+        (f"{tmp_path}/clip.mp4", VIDEO),
+        (f"{tmp_path}/more", MATCHED_FOLDER),
+    ]
+    deep = list_photos([f"{tmp_path}/**"])
+    assert [photo.path.name for photo in deep.photos] == ["a.jpg", "b.png", "c.jpg"]
+    assert deep.left_out == [(f"{tmp_path}/clip.mp4", VIDEO)], "what is in the folder matches too"
 
 
 def test_a_file_with_a_pattern_in_its_name(tmp_path: Path) -> None:
@@ -159,6 +175,33 @@ def test_a_folder_below_that_cannot_be_listed_is_named(photo_folder: Path, close
     listing = list_photos([photo_folder])
     assert len(listing.photos) == 5
     assert listing.unlisted == [("more", "cannot be listed: Permission denied")]
+
+
+def test_a_folder_that_can_be_listed_but_not_entered_is_named(
+    photo_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, how: Path(path).name != "more" and may(path, how))
+    (photo_folder / "more" / "below").mkdir()
+    listing = list_photos([photo_folder])
+    assert len(listing.photos) == 5
+    assert listing.unlisted == [("more", "cannot be listed: Permission denied")]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look at everything")
+@pytest.mark.parametrize("rights", [0o000, 0o444, 0o111])
+def test_folders_of_others(rights: int, photo_folder: Path) -> None:
+    (photo_folder / "more").chmod(rights)
+    try:
+        listing = list_photos([photo_folder])
+        by_link = photo_folder / "list.txt"
+        by_link.write_text("more/f.png\na.png\n")
+        listed = list_photos([by_link])
+    finally:
+        (photo_folder / "more").chmod(0o755)
+    assert len(listing.photos) == 5
+    assert listing.unlisted == [("more", "cannot be listed: Permission denied")]
+    assert len(listed.photos) == 2, "whoever reads them says what is wrong with one"
 
 
 def test_linked_folders_are_named_and_linked_files_are_one_photo(photo_folder: Path, tmp_path: Path) -> None:
