@@ -50,8 +50,7 @@ CHECKED = (
     "superfeat.probability.apply",
     "superfeat.probability.fit",
 )
-# The tower lets an int pass for a float, as every type checker does.
-jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+jaxtyping.install_import_hook(CHECKED, "fixtures_shapes.check_once")
 
 from fixtures_disk import Disk  # noqa: E402 - the hook comes before the first import of superfeat
 from fixtures_recipe import noise, recipe_network  # noqa: E402 - the hook comes before the first import of superfeat
