@@ -9,8 +9,8 @@ says which. ROLES is a CSV file with the columns thing and role for the former: 
         --neighbours 24
     python tools/landmark_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
 
-SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. Of half of the pairs the second
-photo is a smaller copy, in PHOTOS/small: things are found at many sizes, and maps that are stored have one.
+SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. Of half of the pairs the
+second photo is a smaller copy, in PHOTOS/small: things are found at many sizes, and maps that are stored have one.
 """
 
 import argparse
