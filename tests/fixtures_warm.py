@@ -21,6 +21,7 @@ HEAVY = ("torch", "numba", "numpy", "PIL.Image", "safetensors.torch")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NUMBER = struct.Struct("=q")
+HERE = Path(__file__).resolve()  # commands have other folders
 
 
 @contextlib.contextmanager
@@ -32,7 +33,7 @@ def warm_commands(place: Path) -> Iterator[Path]:
     import subprocess  # not at the top: `ask` is to start quickly
 
     address = place / "socket"
-    command = [sys.executable, __file__, "serve", str(address)]
+    command = [sys.executable, str(HERE), "serve", str(address)]
     environment = {**os.environ, **ONE_THREAD}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as server:
         assert server.stdin is not None
@@ -41,7 +42,7 @@ def warm_commands(place: Path) -> Iterator[Path]:
             assert server.stdout.readline() == b"ready\n"
             for name in ("superfeat", "python"):
                 program = place / name
-                program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{__file__}" ask "{address}" "$0" "$@"\n')
+                program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{HERE}" ask "{address}" "$0" "$@"\n')
                 program.chmod(0o755)
             yield place
 
