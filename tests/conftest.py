@@ -1,5 +1,6 @@
 """What all tests share: shape checks on, a tiny network, a folder of photos, the reference fixtures."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -50,8 +51,7 @@ CHECKED = (
     "superfeat.probability.apply",
     "superfeat.probability.fit",
 )
-# The tower lets an int pass for a float, as every type checker does.
-jaxtyping.install_import_hook(CHECKED, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+jaxtyping.install_import_hook(CHECKED, "fixtures_shapes.check_once")
 
 from fixtures_disk import Disk  # noqa: E402 - the hook comes before the first import of superfeat
 from fixtures_recipe import noise, recipe_network  # noqa: E402 - the hook comes before the first import of superfeat
@@ -89,6 +89,21 @@ def _segments_always() -> Iterator[None]:
     """Compaction makes segments of the few images of tests too; tests/unit/index/test_compact.py sees what it does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("superfeat.index.contents.NAMES_BYTES", SEGMENTS_ALWAYS)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_power_cuts() -> Iterator[None]:
+    """Nobody waits for the disk, which takes milliseconds each time; to sync a file that is closed is still an error.
+
+    Tests that watch or break os.fsync see each call as before, and the processes that tests start sync in earnest.
+    """
+
+    def fsync(file: Any) -> None:
+        os.fstat(file if isinstance(file, int) else file.fileno())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
         yield
 
 
