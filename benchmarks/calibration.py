@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder with gnd/SET.json and the photos")
     parser.add_argument("--features", type=Path, required=True, help="a features folder for each set, by its name")
     parser.add_argument("--fit", nargs="+", default=FIT, help="SET, or SET:PREFIX for a part of its photos")
-    parser.add_argument("--test", nargs="+", default=TEST, help="sets to judge by, never fitted to")
+    parser.add_argument("--test", nargs="*", default=TEST, help="sets to judge by, never fitted to")
     parser.add_argument("--set", action="append", default=[], help="of the extraction, e.g. max_side=320")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", type=Path, help="where to write the calibration")

@@ -10,8 +10,8 @@ says which. ROLES is a CSV file with the columns thing and role for the former: 
     python tools/landmarks_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
     python tools/landmarks_training_set.py sample PHOTOS ROLES --every 12 -o licensed.txt          (for the codebook)
 
-SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. Of half of the pairs the
-second photo is a smaller copy, in PHOTOS/small: things are found at many sizes, and maps that are stored have one.
+SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. With --small 0.5 the
+second photo of half of the pairs is a smaller copy, in PHOTOS/small: maps that are stored have one size.
 """
 
 import argparse
@@ -56,12 +56,12 @@ def make_views(photos: Path, labels: Sequence[tuple[str, str]], count: int) -> I
         yield name, made, thing
 
 
-def shrink_half(photos: Path, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The pairs, the second photo of every other one, by chance, in a smaller copy."""
+def shrink_some(photos: Path, pairs: Sequence[tuple[str, str]], share: float) -> Iterator[tuple[str, str]]:
+    """The pairs, in this share of them, by chance, the second photo as a smaller copy."""
     (photos / "small").mkdir(exist_ok=True)
     random = np.random.default_rng(SMALL_SEED)
     for query, positive in pairs:
-        if random.random() < 0.5:
+        if random.random() >= share:
             yield query, positive
             continue
         made = f"small/{positive.replace('/', '__')}"
@@ -86,7 +86,7 @@ def views(args: argparse.Namespace) -> None:
     every = list(read_labels(args.photos, args.roles, USED))
     with args.pairs.open(encoding="utf-8", newline="") as file:
         found = [row for row in csv.DictReader(file) if int(row["inliers"]) <= MOST_INLIERS]
-    pairs = list(shrink_half(args.photos, [(row["query"], row["positive"]) for row in found]))
+    pairs = list(shrink_some(args.photos, [(row["query"], row["positive"]) for row in found], args.small))
     made = list(make_views(args.photos, every, args.views))
     pairs += [(photo, view) for photo, view, _ in made]
     thing_of = dict(every) | {view: thing for _, view, thing in made}
@@ -114,6 +114,7 @@ def main() -> None:
         if verb is views:
             one.add_argument("--pairs", type=Path, required=True)
             one.add_argument("--views", type=int, required=True)
+            one.add_argument("--small", type=float, default=0.0, help="share of the pairs")
         if verb is sample:
             one.add_argument("--every", type=int, required=True)
     args = parser.parse_args()

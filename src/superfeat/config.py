@@ -6,7 +6,7 @@ from typing import Literal
 from superfeat.errors import ConfigError
 from superfeat.settings import nearest_name, require
 
-DEFAULT_WEIGHTS = "fire-landmarks-1"  # what is used where nobody says
+DEFAULT_WEIGHTS = "fire-landmarks-2"  # what is used where nobody says
 DEFAULT_PROFILE = "fast"
 OWN_CODEBOOK = "own"  # one learned from what is indexed
 CALIBRATION = "calibration.json"  # in an index or a network's folder: from scores to probabilities
@@ -323,5 +323,5 @@ class Recipe:
 # scale, not over all: strength grows as the scale shrinks, and coarse scales would push the fine ones out.
 PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),
-    "fast": ExtractConfig(features_per_scale=100, max_side=640, scales=(1.0, 0.707, 0.5, 0.353, 0.25), draft=True),
+    "fast": ExtractConfig(features_per_scale=150, max_side=640, scales=(1.0, 0.707, 0.5, 0.353, 0.25), draft=True),
 }

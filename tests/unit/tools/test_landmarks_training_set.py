@@ -62,6 +62,8 @@ def test_pairs_and_views(photos: Path, tmp_path: Path, monkeypatch: pytest.Monke
             tmp_path / "found.csv",
             "--views",
             5,
+            "--small",
+            0.5,
             "-o",
             output,
         )
