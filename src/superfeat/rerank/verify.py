@@ -4,7 +4,7 @@ A correspondence is a word that two photos share: its share of the score, and in
 x, y and a spread x, y in units of the photo's longer side. A transform is a 2 x 3 matrix that takes places of the query
 to places of the found photo. Hypotheses are made in a fixed order, strongest correspondences first: from one (scale by
 the spreads, and translation) and from two (similarity). The one that the most score agrees with is fitted again to what
-agrees. docs/rerank.md has the formulas; tests/oracles_rerank.py has them as plain loops.
+agrees. tests/oracles_rerank.py has the formulas as plain loops.
 """
 
 import math
