@@ -1,4 +1,4 @@
-"""Slow twins of the verification: plain loops from docs/rerank.md. Nothing here is of the package."""
+"""Slow twins of the verification: plain loops. Nothing here is of the package."""
 
 import math
 from collections.abc import Iterator, Sequence
