@@ -15,6 +15,7 @@ from superfeat.config import Recipe, TrainingConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import SuperfeatError
+from superfeat.evaluation.searching import own_names
 from superfeat.nets.fire import Fire
 from superfeat.nets.local import pool
 from superfeat.nets.training import for_training, freeze_stages
@@ -313,7 +314,7 @@ class Trainer:
     def _validate(self) -> Iterator[Event]:
         config = self.recipe.validation
         snapshot = self._snapshot()
-        total = sum(len(test.photos) for test in self.validation)
+        total = sum(len(own_names(test).photos(test)) for test in self.validation)  # queries may be other photos
         total += min(config.codebook_images, len(self.training_set.photos))
         order = np.random.default_rng(self.config.seed).permutation(len(self.training_set.photos))
         photos = [self.training_set.photos[number] for number in order]

@@ -361,6 +361,14 @@ def test_events_tell_how_far_the_run_is(recipe: Recipe, things: Things, tmp_path
     assert all(1 <= event.done <= event.total for event in events if event.stage in ("validating", "mining", "step"))
 
 
+def test_queries_that_are_no_database_photos_count_too(recipe: Recipe, things: Things, tmp_path: Path) -> None:
+    last = dataclasses.replace(things.validation.queries[-1], positives=(0,), junk=(), hard=())
+    apart = dataclasses.replace(things.validation, photos=things.validation.photos[:-1], queries=(last,))
+    events = finish(one_step(recipe, validation__every=1), things, tmp_path / "run", validation=apart)
+    told = [event for event in events if event.stage == "validating"]
+    assert told[-1].done == told[-1].total
+
+
 # -- Validation
 
 
