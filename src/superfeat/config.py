@@ -321,7 +321,9 @@ class Recipe:
 
 # `fast` was chosen on terrassa12 and rparis6k_mini_ext; docs/profiles.md has the table. It keeps the strongest of each
 # scale, not over all: strength grows as the scale shrinks, and coarse scales would push the fine ones out.
+_FAST = ExtractConfig(features_per_scale=150, max_side=640, scales=(1.0, 0.707, 0.5, 0.353, 0.25), draft=True)
 PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),
-    "fast": ExtractConfig(features_per_scale=150, max_side=640, scales=(1.0, 0.707, 0.5, 0.353, 0.25), draft=True),
+    "fast": _FAST,
+    "large": dataclasses.replace(_FAST, max_side=1024),
 }

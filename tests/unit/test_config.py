@@ -237,8 +237,10 @@ def test_whole_numbers_are_good_for_floats() -> None:
 
 
 def test_profiles() -> None:
-    assert {"paper", "fast"} <= set(PROFILES)
-    fast = ExtractConfig.profile("fast")
+    assert set(PROFILES) == {"paper", "fast", "large"}
+    fast, large = ExtractConfig.profile("fast"), ExtractConfig.profile("large")
+    assert dataclasses.replace(large, max_side=fast.max_side) == fast
+    assert large.max_side > fast.max_side
     assert fast.max_side < ExtractConfig().max_side
     assert len(fast.scales) <= len(ExtractConfig().scales)
     with pytest.raises(ConfigError, match="unknown profile 'fats'; did you mean 'fast'"):
