@@ -38,7 +38,8 @@ def check_shapes(modules: Sequence[str]) -> None:
     What has no shape among its annotations is left as it is: mypy has looked at it, and a check of each call takes
     a fifth of the time of all tests.
     """
-    jaxtyping.jaxtyped = _only_shaped  # type: ignore[assignment] - what the hook puts above each function and class
+    # What the hook puts above each function and class.
+    jaxtyping.jaxtyped = _only_shaped  # type: ignore[assignment]
     jaxtyping.install_import_hook(modules, "fixtures_shapes.check_once")
 
 
