@@ -46,7 +46,7 @@ def part_of(photo: PlacedWords, box: tuple[float, float, float, float]) -> Place
 
 
 @MODEST
-@given(st.integers(0, 2**32 - 1), st.integers(0, 30), st.floats(0, 1))  # the loops take the cube of the count
+@given(st.integers(0, 2**32 - 1), st.integers(0, 30), st.floats(0, 1))  # plain loops over many take long
 @example(0, 70, 0.4)
 @example(1, 65, 0.9)
 def test_it_finds_what_plain_loops_find(seed: int, count: int, moved: float) -> None:
