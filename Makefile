@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+# Tests start hundreds of processes: each would compile what it imports where Python is told to keep no bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 TEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test coverage test-long check lint docs wheel browser clean

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import pytest
 import torch
 from PIL import Image
+
+from fixtures_shapes import check_shapes
 
 # Every annotated shape is checked while the tests run. `features` is left out because jaxtyping takes one "height
 # width" for all the maps of an image, `nets.fire` and `nets.how` because other trunks and the fused LIT stand in their
@@ -24,7 +25,6 @@ CHECKED = (
     "superfeat.images",
     "superfeat.extraction.folder",
     "superfeat.extraction.extract",
-    "superfeat.training.whiten",
     "superfeat.index.segments",
     "superfeat.index.snapshot",
     "superfeat.index.contents",
@@ -45,13 +45,12 @@ CHECKED = (
     "superfeat.explain.attribution",
     "superfeat.index.places",
     "superfeat.explain.explain",
-    "superfeat.found.sheet",
     "superfeat.found.explanation",
     "superfeat.duplicates.find",
     "superfeat.probability.apply",
     "superfeat.probability.fit",
 )
-jaxtyping.install_import_hook(CHECKED, "fixtures_shapes.check_once")
+check_shapes(CHECKED)
 
 from fixtures_disk import Disk  # noqa: E402 - the hook comes before the first import of superfeat
 from fixtures_recipe import noise, recipe_network  # noqa: E402 - the hook comes before the first import of superfeat

@@ -1,4 +1,4 @@
-"""Commands in processes of their own, forked from one that has imported torch and numba, which takes longer than most.
+"""Commands in processes of their own, forked from one that has imported torch, numba and the like, which takes long.
 
 Nothing of superfeat is imported beforehand: a command still imports what it uses, and a program what it names.
 """
@@ -16,7 +16,7 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 
-HEAVY = ("torch", "numba", "numpy", "PIL.Image", "safetensors.torch")
+HEAVY = ("torch", "numba", "numpy", "PIL.Image", "safetensors.torch", "click", "jaxtyping")
 # Threads do not survive a fork: none may have been started.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

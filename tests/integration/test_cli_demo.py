@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from superfeat.cli.demo import next_command
+from superfeat.cli.demo import SIDE, next_command
 from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS
 from superfeat.engine import Engine, Named
+
+SMALL = 288  # pixels: enough to be found by
 
 
 def superfeat(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -18,9 +20,18 @@ def superfeat(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=900)
 
 
+def demo(side: int, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The demo in a process of its own, with photos of this size."""
+    code = f"import superfeat.cli.demo as demo; demo.SIDE = {side}; from superfeat.__main__ import run; run()"
+    command = [sys.executable, "-c", code, "demo", "-o", "try it"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=900)
+
+
 @pytest.mark.slow
-def test_the_demo_finds_and_says_where_to_look(tmp_path: Path) -> None:
-    first = superfeat("demo", "-o", "try it", folder=tmp_path)
+@pytest.mark.parametrize("side", [SMALL, pytest.param(SIDE, marks=pytest.mark.long)])
+def test_the_demo_finds_and_says_where_to_look(side: int, tmp_path: Path) -> None:
+    """In small, and in the long run as it is, which `make wheel` runs too."""
+    first = demo(side, tmp_path)
     assert first.returncode == 0, first.stderr
     page = (tmp_path / "try it" / "results.html").read_text()
     assert str(tmp_path / "try it" / "results.html") in first.stdout
@@ -35,7 +46,7 @@ def test_the_demo_finds_and_says_where_to_look(tmp_path: Path) -> None:
     assert right >= 0.7 * len(names)
     assert f"For {right} of {len(names)} photos the best match shows the same landmark." in first.stdout
 
-    again = superfeat("demo", "-o", "try it", folder=tmp_path)
+    again = demo(side, tmp_path)
     assert again.returncode == 0, again.stderr
     assert "0 new, 0 replaced, 40 unchanged" in again.stdout
 

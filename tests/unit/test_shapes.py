@@ -1,13 +1,17 @@
 """The tests' own checker of shapes: functions inside functions are checked each time, though prepared once."""
 
-from collections.abc import Callable
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import jaxtyping
 import numpy as np
 import pytest
 from jaxtyping import Float32
 
-from fixtures_shapes import check_once
+from conftest import CHECKED
+from fixtures_shapes import check_once, has_shapes
 
 checked = jaxtyping.jaxtyped(typechecker=check_once)
 
@@ -42,3 +46,38 @@ def test_equal_names_with_other_annotations_are_checked_apart() -> None:
     taking(str)("1")
     with pytest.raises(jaxtyping.TypeCheckError):
         taking(str)(1)
+
+
+def test_what_has_a_shape() -> None:
+    def plain(name: str, kind: Literal["n 2"], values: np.ndarray) -> list[int]: ...  # type: ignore[empty-body]
+    def inner(values: list[Float32[np.ndarray, "n"] | None]) -> None: ...
+    def quoted(values: "dict[str, Float32[np.ndarray, 'n']]") -> None: ...
+    def returned(values: np.ndarray) -> Callable[[Float32[np.ndarray, "n"]], None]: ...  # type: ignore[empty-body]
+    def unknown(values: "NotYet") -> None: ...  # type: ignore[name-defined]
+
+    assert [has_shapes(one) for one in (plain, inner, quoted, returned, unknown)] == [False, True, True, True, True]
+
+
+def functions_of(module: Any) -> Iterator[Any]:
+    """All that the module defines, those of its classes too, without decorators of descriptors."""
+    for owner in (module, *(one for one in vars(module).values() if inspect.isclass(one))):
+        for one in vars(owner).values():
+            function = getattr(one, "__func__", getattr(one, "fget", one))
+            if inspect.isfunction(function) and function.__module__ == module.__name__:
+                yield function
+
+
+def is_checked(function: Any) -> bool:
+    while function is not None:
+        if function.__globals__["__name__"] == "jaxtyping._decorator":
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_every_function_of_the_library_with_a_shape_is_checked(name: str) -> None:
+    module = importlib.import_module(name)
+    shaped = [one for one in functions_of(module) if has_shapes(inspect.unwrap(one))]
+    assert shaped, "to be left out of the list"
+    assert [one.__qualname__ for one in shaped if not is_checked(one)] == []
