@@ -25,6 +25,7 @@ from superfeat.explain.attribution import (
     spread,
     word_scores,
 )
+from superfeat.explain.explain import score_words
 from superfeat.features import ImageWords
 from superfeat.index.codebook import Codebook
 from superfeat.index.kernel import aggregate, binarise, normalise_residuals, power_selectivity
@@ -93,7 +94,7 @@ def attributed(
     """Everything of one image of the collection."""
     snapshot, centroids = collection.snapshot(), collection.codebook.centroids
     query, found = collection.words(collection.query, config.assignments), collection.words(collection.images[image])
-    words = word_scores(query, found, collection.compare(config), snapshot.weights.words if config.idf else None)
+    words = score_words(snapshot, query, found, config)
 
     def shares(vectors: np.ndarray, assignments: int, codes: np.ndarray) -> Shares:
         assigned = collection.codebook.assign(vectors, assignments)

@@ -26,7 +26,7 @@ from superfeat.explain.attribution import (
 from superfeat.features import Features, ImageWords
 from superfeat.index.index import Index
 from superfeat.index.kernel import power_selectivity
-from superfeat.index.snapshot import Snapshot
+from superfeat.index.snapshot import MOST, Snapshot
 
 MOST_REGIONS = 6
 NEAR = 0.15  # how far a pair may lie from a region's seed, as a share of a photo's longer side
@@ -210,7 +210,9 @@ def score_words(snapshot: Snapshot, query: ImageWords, found: ImageWords, config
         compare: Compare = functools.partial(compare_binary, selectivity=selectivity)
     else:
         compare = functools.partial(compare_real, alpha=config.alpha, threshold=config.threshold)
-    return word_scores(query, found, compare, snapshot.weights.words if config.idf else None)
+    shared = word_scores(query, found, compare, snapshot.weights.words if config.idf else None)
+    over = math.fsum(shared.scores) / MOST  # by rounding alone, which a search takes off as well
+    return shared._replace(scores=shared.scores / over) if over > 1 else shared
 
 
 def _require_maps(features: Features, what: str) -> None:

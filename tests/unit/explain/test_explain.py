@@ -225,3 +225,17 @@ def test_as_plain_data(index: Index) -> None:
         "id": int(found.query.ids[found.pairs.query[0]]),
         "scale": float(found.query.scales[found.pairs.query[0]]),
     }
+
+
+def test_what_rounding_adds_to_a_photo_with_itself_is_in_no_word(tmp_path: Path) -> None:
+    """Codes of the real kernel have lengths of one only to seven digits: a search takes off what is above one."""
+    random, config = np.random.default_rng(0), SearchConfig(1, 10.0)
+    codebook = Codebook(random.standard_normal((4, DIM)).astype(np.float32))
+    for number in range(20):
+        index = Index.create(tmp_path / str(number), codebook, IndexConfig("real", config))
+        vectors = (1e4 * random.standard_normal((12, DIM))).astype(np.float32)
+        index.add("itself", looking("itself", vectors))
+        snapshot, words = index.snapshot(), index.words_of("itself")
+        found = float(snapshot.search(words, config).scores[0])
+        assert found == pytest.approx(math.fsum(score_words(snapshot, words, words, config).scores), rel=1e-9)
+        assert found <= 1
