@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from superfeat.errors import ConfigError
-from superfeat.settings import nearest_name, require
+from superfeat.settings import nearest_name, optional_part, require
 
 DEFAULT_WEIGHTS = "fire-landmarks-2"  # what is used where nobody says
 DEFAULT_PROFILE = "fast"
@@ -14,6 +14,9 @@ CARRIED_CODEBOOK = "codebook"  # in a network's folder
 DEFAULT_QUIET = 2.0  # seconds in which no file of a watched folder may change before all are indexed
 WHITENED_DIM = 128
 WHITENING_IMAGES = 5000
+VECTOR_METHODS = ("mac", "spoc", "rmac", "gem", "apgem", "solar")  # one vector per photo
+ATTENTION_METHODS = ("delf", "delg")
+VECTOR_KERNELS = ("float32", "float16", "int8")  # how an index stores such vectors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +52,35 @@ class LitConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class PoolingConfig:
+    """How a map becomes one vector, and the layer that follows."""
+
+    kind: Literal["mac", "spoc", "gem", "rmac"] = "gem"
+    p: float = 3.0  # GeM's power, with which training begins
+    levels: int = 3  # sizes of R-MAC's squares
+    layer: int | None = None  # outputs of a fully connected layer behind the pooling; None: there is none
+
+    def __post_init__(self) -> None:
+        require(self.p > 0, "pooling.p", self.p, "above 0")
+        require(self.levels >= 1, "pooling.levels", self.levels, "1 or more")
+        require(self.layer is None or self.layer >= 1, "pooling.layer", self.layer, "1 or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionConfig:
+    """DELF's and DELG's local features: how they are made narrower, and which of them count."""
+
+    reduced: int | None = 128  # by DELG's autoencoder; None: DELF, which has none
+    trained: bool = True  # whether there is a head for attention; without one the norm of a feature stands in for it
+    vector: int | None = None  # dimensions of DELG's global vector; None: local features alone
+
+    def __post_init__(self) -> None:
+        for name in ("reduced", "vector"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"attention.{name}", value, "1 or more")
+
+
+@dataclasses.dataclass(frozen=True)
 class NetworkConfig:
     """A whole network. `whitened_dim = None` means that no whitening has been learned yet."""
 
@@ -56,8 +88,14 @@ class NetworkConfig:
     trunk: TrunkConfig = TrunkConfig()
     lit: LitConfig | None = LitConfig()
     whitened_dim: int | None = WHITENED_DIM
+    pooling: PoolingConfig | None = optional_part()  # of the methods with one vector per photo
+    attention: AttentionConfig | None = optional_part()  # of DELF and DELG
 
     def __post_init__(self) -> None:
+        for part, methods in (("pooling", VECTOR_METHODS), ("attention", ATTENTION_METHODS)):
+            if (self.method in methods) != (getattr(self, part) is not None):
+                needs = "needs" if self.method in methods else "takes no"
+                raise ConfigError(f"method '{self.method}' {needs} [{part}] settings")
         if (self.method == "fire") != (self.lit is not None):
             raise ConfigError(
                 f"method '{self.method}' {'needs' if self.method == 'fire' else 'takes no'} [lit] settings"
@@ -111,6 +149,18 @@ class CodebookConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class ExpansionConfig:
+    """alpha query expansion: the query together with its nearest images, each weighted by similarity^alpha."""
+
+    images: int = 10
+    alpha: float = 3.0
+
+    def __post_init__(self) -> None:
+        require(self.images >= 1, "search.expansion.images", self.images, "1 or more")
+        require(self.alpha >= 0, "search.expansion.alpha", self.alpha, "0 or more")
+
+
+@dataclasses.dataclass(frozen=True)
 class SearchConfig:
     """How a query is compared: what may vary from search to search on the same index."""
 
@@ -118,6 +168,7 @@ class SearchConfig:
     alpha: float = 3.0  # selectivity: u^alpha
     threshold: float = 0.0  # where u reaches it
     idf: bool = False
+    expansion: ExpansionConfig | None = optional_part()  # of queries that are one vector
 
     def __post_init__(self) -> None:
         require(self.assignments >= 1, "search.assignments", self.assignments, "1 or more")
@@ -129,7 +180,7 @@ class SearchConfig:
 class IndexConfig:
     """What an index stores of each residual, and how it is searched unless told otherwise."""
 
-    kernel: Literal["binary", "real"] = "binary"
+    kernel: Literal["binary", "real", "float32", "float16", "int8"] = "binary"  # the last three: one vector per photo
     search: SearchConfig = SearchConfig()
 
 

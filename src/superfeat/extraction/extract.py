@@ -150,7 +150,10 @@ def _extract_to(
         facts["pooled"] = True
     reasons = []
     with feature_writer(
-        path, json.loads(json.dumps(facts)), network.dim, regions=config.attention == "regions"
+        path,
+        json.loads(json.dumps(facts)),
+        network.dim,
+        regions=config.attention == "regions" and not network.one_vector,
     ) as writer:
         every = {photo.name: photo for photo in as_photos(photos)}
         stamps = {name: photo_stamp(photo.path) for name, photo in every.items()}
@@ -278,7 +281,8 @@ def _start(
     scales = [scale for scale in config.scales if min(scaled_size(height, width, scale)) >= 1]
     image = torch.from_numpy(normalise(decoded.pixels, *network.normalisation)).unsqueeze(0).to(device)
     recompute = network.module.recompute_scale
-    parts = [runners.submit(_run_scale, module, image, scale, recompute, config.attention) for scale in scales]
+    attention = "none" if network.one_vector else config.attention
+    parts = [runners.submit(_run_scale, module, image, scale, recompute, attention) for scale in scales]
     return _Pending((width, height), scales, parts, decoded.note)
 
 
@@ -348,9 +352,20 @@ def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "hei
     return place
 
 
+def _one_vector(
+    network: Network, name: str, pending: _Pending, vectors: Float32[np.ndarray, "scales dim"]
+) -> Features:
+    """The photo's only feature, from the vectors of its scales."""
+    one, vector = np.ones(1, np.float32), network.combine(vectors)
+    facts = {"image_size": pending.image_size, "network": network.digest, "note": pending.note}
+    return Features(name, vector[None], one, one, np.zeros(1, np.int32), **facts)  # type: ignore[arg-type]
+
+
 def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfig) -> Features:
     """The features that are kept, strongest first; equal ones in the order of scale and ID."""
     parts = [part.result() for part in pending.parts]
+    if network.one_vector:
+        return _one_vector(network, name, pending, np.concatenate([part.vectors for part in parts]))
     strengths = np.concatenate([part.strengths for part in parts]) if parts else np.empty(0, np.float32)
     if method_of(network.config.method).relative_strengths and len(strengths):
         strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)

@@ -27,6 +27,7 @@ from superfeat.errors import ImageError, MissingExtraError, StoreError, Superfea
 from superfeat.images import normalise, read_image
 from superfeat.methods import method_of
 from superfeat.nets.fused import fold_batch_norm
+from superfeat.nets.global_vector import combine_scales
 from superfeat.nets.local import Local
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
@@ -36,6 +37,7 @@ from superfeat.storage.store import explained, write_file
 from superfeat.weights.network import Network, NetworkFacts, Provenance, network_config
 
 FORMAT, VERSION = "superfeat-onnx", 1
+LEAST_SIDE = 64  # of a picture that any network takes
 KEY = "superfeat"  # of our entry in the file's metadata_props
 OPSET, IR_VERSION = 17, 8  # the first with LayerNormalization; runtimes refuse files that are newer than they are
 TRUNK = "trunk/"  # names of the trunk's nodes begin so: what int8 may touch
@@ -120,13 +122,36 @@ class OnnxModule:
         self.precision: str = facts["precision"]
         self.dim: int = session.get_outputs()[0].shape[-1]
         self.stride = 2 ** (facts["network"]["trunk"]["stages"] + 1)
+        known = [output.name for output in session.get_outputs()]
+        self.outputs = [name for name in ("vectors", "strengths", "maps") if name in known]
+        self.one_vector = "power" in known
+        self.signed = facts["network"]["method"] == "apgem"
         self.recompute_scale = method_of(facts["network"]["method"]).module.recompute_scale
 
     def __call__(self, images: Float[Tensor, "1 3 height width"]) -> Local:
         pixels = np.ascontiguousarray(images.detach().cpu().float().numpy())
-        vectors, strengths, *maps = map(torch.from_numpy, self.session.run(None, {"image": pixels}))
+        vectors, strengths, *maps = map(torch.from_numpy, self.session.run(self.outputs, {"image": pixels}))
         height, width = (-(-side // self.stride) for side in pixels.shape[2:])  # each halving rounds up
         return Local(vectors, strengths, (height, width), maps[0] if maps else None)
+
+
+    @functools.cached_property
+    def _ending(self) -> tuple[Tensor, Whitening | None]:
+        """The power of the mean over scales, and the whitening after it: constants of the graph."""
+        known = [output.name for output in self.session.get_outputs()]
+        names = [name for name in ("power", "whitening_weight", "whitening_bias") if name in known]
+        nothing = np.zeros((1, 3, LEAST_SIDE, LEAST_SIDE), np.float32)
+        power, *rest = map(torch.from_numpy, self.session.run(names, {"image": nothing}))
+        if not rest:
+            return power, None
+        whitening = Whitening(rest[0].shape[1], rest[0].shape[0])
+        whitening.load_state_dict({"weight": rest[0], "bias": rest[1]})
+        return power, whitening
+
+    def combine(self, vectors: Float[Tensor, "scales dim"]) -> Float[Tensor, " out"]:
+        """The photo's vector from those of its scales, as GlobalNetwork does it."""
+        power, whitening = self._ending
+        return combine_scales(vectors, float(power), self.signed, whitening)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

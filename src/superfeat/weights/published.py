@@ -1,0 +1,164 @@
+"""Checkpoints of other systems with one vector per photo, as their authors published them: cirtorch, SOLAR, dirtorch."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from superfeat.config import NetworkConfig, PoolingConfig, TrunkConfig
+from superfeat.errors import ConfigError, WeightsError
+from superfeat.methods import Method, method_of
+from superfeat.nets.pair_whitening import affine, pca_whitening
+from superfeat.nets.whitening import Whitening
+from superfeat.storage.unpickle import Inert
+from superfeat.weights.layouts import RELEASED_PARTS, Foreign, find_tensors, stages_in, trunk_config
+
+NOTHING_SPARE = re.compile(r"(?!)")
+SOLAR_PARTS = {"conv1": "conv1.0", "bn1": "conv1.1", "layer1": "conv2_x.2", "layer2": "conv3_x", "layer3": "conv4_x"}
+SOLAR_PARTS |= {"layer4": "conv5_x", "soa4": "soa4", "soa5": "soa5"}
+DIRTORCH_POWER = 0.25  # of the variances: what AP-GeM's numbers are reported with
+Rename = Callable[[str], str]
+
+
+def recognise_published(contents: Any, source: str) -> Foreign | None:
+    """The parameters of one of these systems; None if the contents are none of them."""
+    tensors = find_tensors(contents)
+    meta = contents.get("meta") if isinstance(contents, Mapping) else None
+    facts: Mapping[str, Any] = meta if isinstance(meta, Mapping) else {}
+    if "adpool.p" in tensors:
+        return _dirtorch(tensors, contents, source)
+    if any(name.startswith("features.conv2_x.") for name in tensors):
+        return _cirtorch(tensors, facts, source, "solar", SOLAR_PARTS)
+    if "features.0.weight" in tensors and ("pool.p" in tensors or facts.get("pooling") in ("mac", "spoc", "rmac")):
+        return _cirtorch(tensors, facts, source, str(facts.get("pooling", "gem")), RELEASED_PARTS)
+    return None
+
+
+def _cirtorch(
+    tensors: dict[str, Tensor], meta: Mapping[str, Any], source: str, method: str, parts: Mapping[str, str]
+) -> Foreign:
+    """cirtorch's layout, and SOLAR's, which has other names inside `features`."""
+    for key in ("lwhiten.weight", "pool.whiten.weight"):
+        if key in tensors:
+            raise WeightsError(f"{source} whitens {'places' if 'lwh' in key else 'regions'} ({key}); no method here does")
+    names = {theirs: ours for ours, theirs in parts.items()}
+    trunk = trunk_config((_unpublish(name, names) for name in tensors), source, stages=None)
+    _require_whole(trunk, method_of(method), source)
+    layer = tensors.get("whiten.weight")
+    kind = method if method in ("mac", "spoc", "rmac") else "gem"
+    whitening = None if layer is not None else _learned_whitening(meta, source)
+    try:
+        trunk = dataclasses.replace(trunk, **_pixels(meta))
+        pooling = PoolingConfig(kind, layer=None if layer is None else len(layer))  # type: ignore[arg-type]
+        config = NetworkConfig(method, trunk, None, None if whitening is None else len(whitening.bias), pooling)
+    except (TypeError, ValueError, ConfigError) as error:
+        raise WeightsError(f"{source} looks like a cirtorch file, but its settings make no sense: {error}") from error
+
+    def rename(name: str) -> str:
+        part, _, rest = name.partition(".")
+        head, _, tail = rest.partition(".")
+        if part == "trunk":
+            return f"features.{parts[head]}.{tail}"
+        return {"pooling": f"pool.{rest}", "layer": f"whiten.{rest}"}.get(part, name)
+
+    return Foreign({**tensors, **_named(whitening)}, config, rename, NOTHING_SPARE, f"{method_of(method).title} network")
+
+
+def _unpublish(name: str, names: Mapping[str, str]) -> str:
+    rest = name.removeprefix("features.")
+    for theirs, ours in names.items():
+        if rest.startswith(f"{theirs}."):
+            return f"{ours}.{rest.removeprefix(f'{theirs}.')}"
+    return name
+
+
+def _pixels(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Mean and deviation, where the file tells them."""
+    return {key: tuple(float(value) for value in meta[key]) for key in ("mean", "std") if key in meta}
+
+
+def _learned_whitening(meta: Mapping[str, Any], source: str) -> Whitening | None:
+    """Lw of several scales, learned on the largest set that the file has it for."""
+    learned = meta.get("Lw")
+    if not isinstance(learned, Mapping) or not learned:
+        return None
+    name = sorted(learned, key=lambda key: ("120k" in key, key))[-1]
+    try:
+        maps = learned[name]["ms"]
+        rows, mean = (torch.as_tensor(maps[key]).double() for key in ("P", "m"))
+    except (KeyError, TypeError) as error:
+        raise WeightsError(f"{source} has a whitening '{name}' without its {error}; it should have ms, P and m") from error
+    if rows.ndim != 2 or mean.numel() != rows.shape[1]:
+        found = f"{tuple(rows.shape)} for a mean of {mean.numel()}"
+        raise WeightsError(f"{source} has a whitening '{name}' that does not fit its own mean: {found}")
+    return affine(rows, mean.flatten())
+
+
+def _dirtorch(tensors: dict[str, Tensor], contents: Any, source: str) -> Foreign:
+    """torchvision's names, `adpool.p` and `fc`; perhaps a PCA, of which only its arrays are read."""
+    trunk = trunk_config(tensors, source, stages=None)
+    _require_whole(trunk, method_of("apgem"), source)
+    if "fc.weight" not in tensors:
+        raise WeightsError(f"{source} has GeM and no layer fc behind it; an AP-GeM network has one")
+    whitening = _dirtorch_pca(contents.get("pca") if isinstance(contents, Mapping) else None, source)
+    outputs = len(tensors["fc.weight"])
+    if whitening is not None and whitening.weight.shape[1] != outputs:
+        found = f"{whitening.weight.shape[1]} dimensions, and the network gives {outputs}"
+        raise WeightsError(f"{source} has a PCA of {found}")
+    whitened = None if whitening is None else len(whitening.bias)
+    config = NetworkConfig("apgem", trunk, None, whitened, PoolingConfig("gem", layer=outputs))
+    heads = {"pooling.p": "adpool.p", "layer.weight": "fc.weight", "layer.bias": "fc.bias"}
+
+    def rename(name: str) -> str:
+        return heads.get(name, name.removeprefix("trunk."))
+
+    return Foreign({**tensors, **_named(whitening)}, config, rename, NOTHING_SPARE, "AP-GeM network")
+
+
+def _dirtorch_pca(found: Any, source: str) -> Whitening | None:
+    if not isinstance(found, Mapping) or not found:
+        return None
+    name = "Landmarks_clean" if "Landmarks_clean" in found else sorted(found)[0]
+    held = found[name]
+    try:
+        values = held.values if isinstance(held, Inert) else held
+        parts = [torch.as_tensor(values[key]) for key in ("mean_", "components_", "explained_variance_")]
+        return pca_whitening(*parts, power=DIRTORCH_POWER)
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise WeightsError(f"{source} has a PCA '{name}' that cannot be read ({error}); fit it again") from error
+
+
+def _named(whitening: Whitening | None) -> dict[str, Tensor]:
+    return {} if whitening is None else {f"whitening.{name}": value for name, value in whitening.state_dict().items()}
+
+
+def _require_whole(trunk: TrunkConfig, method: Method, source: str) -> None:
+    wanted = method.network.trunk.stages
+    if trunk.stages < wanted:
+        raise WeightsError(
+            f"{source} has {trunk.stages} stages of its ResNet, and {method.title} needs {wanted}: the last stage is "
+            "missing; give the file of the whole network"
+        )
+
+
+def for_method(foreign: Foreign, name: str, source: str) -> Foreign:
+    """A trunk, off the shelf, as the trunk of this method."""
+    method = method_of(name)
+    if foreign.config.method == name:
+        return foreign
+    if not foreign.kind.endswith("trunk"):
+        raise WeightsError(f"{source} is a {foreign.kind}, not a trunk; {method.title} can be built on a trunk alone")
+    wanted = method.network
+    if wanted.pooling is not None and wanted.pooling.layer is not None:
+        raise WeightsError(f"{method.title} has a layer that must be trained: give its own weights, not the trunk {source}")
+    trunk = dataclasses.replace(foreign.config.trunk, stages=min(stages_in(foreign.tensors), wanted.trunk.stages))
+    _require_whole(trunk, method, source)
+    tensors = dict(foreign.tensors)
+    if wanted.pooling is not None and wanted.pooling.kind == "gem":
+        tensors["pooling.p"] = torch.tensor([wanted.pooling.p])
+    config = dataclasses.replace(wanted, trunk=trunk)
+    later = "|".join(f"layer{number}" for number in range(trunk.stages + 1, 5)) or "-"
+    return foreign._replace(tensors=tensors, config=config, spare=re.compile(rf"^(fc\.|{later})"))
