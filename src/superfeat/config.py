@@ -16,6 +16,7 @@ WHITENED_DIM = 128
 WHITENING_IMAGES = 5000
 VECTOR_METHODS = ("mac", "spoc", "rmac", "gem", "apgem", "solar")  # one vector per photo
 ATTENTION_METHODS = ("delf", "delg")
+METHOD_NAMES = ("fire", "how", *VECTOR_METHODS, *ATTENTION_METHODS)
 VECTOR_KERNELS = ("float32", "float16", "int8")  # how an index stores such vectors
 
 

@@ -10,7 +10,7 @@ import click
 from superfeat.cli.accounts import accounts_for_files, as_told
 from superfeat.cli.lines import Progress, say
 from superfeat.cli.terminal import Told, VerbGroup, json_option, print_result, tree, workers_option
-from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
+from superfeat.config import METHOD_NAMES, WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -47,13 +47,14 @@ def describe_network(source: str) -> Told:
 @click.option(
     "--output", "-o", required=True, type=click.Path(path_type=Path), help="A folder, or a file ending in .onnx."
 )
+@click.option("--method", type=click.Choice(list(METHOD_NAMES)), help="What to build on a trunk file. [default: how]")
 @click.option("--half", is_flag=True, help="Store 16-bit floats.")
 @click.option("--int8", "calibration", multiple=True, metavar="PHOTOS", help="Quantise an .onnx, calibrated on PHOTOS.")
 @click.option("--overwrite", is_flag=True)
 @json_option
 @accounts_for_files
 def convert(
-    source: str, output: Path, half: bool, calibration: tuple[str, ...], overwrite: bool, as_json: bool
+    source: str, output: Path, method: str | None, half: bool, calibration: tuple[str, ...], overwrite: bool, as_json: bool
 ) -> None:
     """Write SOURCE (a released checkpoint, a trunk file, a name, a folder) in our format, or as ONNX.
 
@@ -66,11 +67,11 @@ def convert(
         raise SuperfeatError("--int8 makes an .onnx file; give an output that ends in .onnx")
     notes = []
     if output.suffix == ".onnx":
-        _convert_to_onnx(load_network(source), output, calibration, overwrite)
+        _convert_to_onnx(load_network(source, method=method), output, calibration, overwrite)
         if carried_files(source):
             notes = [f"an .onnx file has no room for what {source} brings; name its codebook where you need one"]
     else:
-        notes = convert_network(source, output, half=half, overwrite=overwrite)
+        notes = convert_network(source, output, method=method, half=half, overwrite=overwrite)
     for note in notes:
         say(f"note: {note}")
     print_result({"written": str(output), **describe_network(str(output))}, as_json, tree)

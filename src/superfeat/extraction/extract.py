@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float, Float32, Int64, UInt8
 from torch import Tensor, nn
 
 from superfeat.config import DEFAULT_PROFILE, ExtractConfig
@@ -89,8 +89,26 @@ def extract_image(
     device: str = "cpu",
 ) -> Features:
     """The features of one photo, given as a file or as its bytes: the same as `extract` gives. ImageError if none."""
+    return _extract_decoded(network, read_for(config, source), config, name, workers, device)
+
+
+def extract_pixels(
+    network: Network,
+    pixels: UInt8[np.ndarray, "height width 3"],
+    config: ExtractConfig,
+    *,
+    name: str = "",
+    workers: int | None = None,
+    device: str = "cpu",
+) -> Features:
+    """The same of pixels that are in memory, as large as they are."""
+    return _extract_decoded(network, Decoded(pixels, None), config, name, workers, device)
+
+
+def _extract_decoded(
+    network: Network, decoded: Decoded, config: ExtractConfig, name: str, workers: int | None, device: str
+) -> Features:
     require_device(device)
-    decoded = read_for(config, source)
     with _runners(network, workers, device) as (module, runners, _):
         pending = _start(module, network, decoded, config, runners, device)
         return _finish(network, name, pending, config)

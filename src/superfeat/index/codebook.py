@@ -94,6 +94,11 @@ class Codebook:
         self.network = network
         self.facts: CodebookFacts = {**facts} if facts else {}
 
+    @classmethod
+    def of_vectors(cls, dim: int, network: str | None = None) -> "Codebook":
+        """Of an index of photos that are one vector each: a single word, at the origin."""
+        return cls(np.zeros((1, dim), np.float32), network)
+
     @property
     def words(self) -> int:
         return len(self.centroids)

@@ -15,14 +15,15 @@ def bin_average_precision(
 
     A bin is a triangle as wide as two steps; the first takes all that is above, the last all that is below.
     """
-    step = 1 / (bins - 1)
     centres = torch.linspace(1, 0, bins, dtype=scores.dtype, device=scores.device)
-    inside = 1 - (scores.unsqueeze(1) - centres.reshape(1, -1, 1)).abs() / step
-    shares = inside.clamp(min=0)
-    first = ((scores - centres[1]) / step).clamp(0, 1).unsqueeze(1)
-    last = ((centres[-2] - scores) / step).clamp(0, 1).unsqueeze(1)
-    shares = torch.cat((first, shares[:, 1:-1], last), dim=1)
+    slope, place = bins - 1, scores.unsqueeze(1)
+    rising = slope * place + (1 - slope * centres).reshape(1, -1, 1)
+    falling = (1 + slope * centres).reshape(1, -1, 1) - slope * place
+    level = torch.ones_like(rising[:, :1])
+    falling = torch.cat((level, falling[:, 1:]), dim=1)
+    rising = torch.cat((rising[:, :-1], level), dim=1)
+    shares = torch.minimum(rising, falling).clamp(min=0)
     right = (shares * labels.unsqueeze(1)).sum(dim=2)
     every = shares.sum(dim=2)
     precision = right.cumsum(dim=1) / (every.cumsum(dim=1) + ENOUGH)
-    return (precision * right / labels.sum(dim=1, keepdim=True)).sum(dim=1)
+    return (precision * right / right.sum(dim=1, keepdim=True)).sum(dim=1)
