@@ -162,3 +162,23 @@ def for_method(foreign: Foreign, name: str, source: str) -> Foreign:
     config = dataclasses.replace(wanted, trunk=trunk)
     later = "|".join(f"layer{number}" for number in range(trunk.stages + 1, 5)) or "-"
     return foreign._replace(tensors=tensors, config=config, spare=re.compile(rf"^(fc\.|{later})"))
+
+
+PORT_PARTS = {"a": "conv1", "a_bn": "bn1", "b": "conv2", "b_bn": "bn2", "c": "conv3", "c_bn": "bn3"}
+
+
+def port_parameters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The names of DELG's PyTorch port -> ours. It reads pixels as BGR; the order goes into the first convolution."""
+    found: dict[str, Tensor] = {}
+    for name, value in tensors.items():
+        if match := re.fullmatch(r"globalmodel\.stem\.(conv|bn)\.(\w+)", name):
+            found[f"trunk.{match[1]}1.{match[2]}"] = value.flip(1) if match[1] == "conv" else value
+        elif match := re.fullmatch(r"globalmodel\.s(\d)\.b(\d+)\.(f\.\w+|proj|bn)\.(\w+)", name):
+            block = f"trunk.layer{match[1]}.{int(match[2]) - 1}"
+            inner = {"proj": "downsample.0", "bn": "downsample.1"}.get(match[3]) or PORT_PARTS[match[3][2:]]
+            found[f"{block}.{inner}.{match[4]}"] = value
+        elif match := re.fullmatch(r"globalmodel\.head\.(pool|fc)\.(\w+)", name):
+            found[f"{'pooling' if match[1] == 'pool' else 'layer'}.{match[2]}"] = value
+        elif name.startswith("localmodel."):
+            found[f"attention.{name.removeprefix('localmodel.')}"] = value
+    return found
