@@ -79,3 +79,16 @@ def bin_average_precision(scores: np.ndarray, labels: np.ndarray, bins: int) -> 
             total += (right / every if every else 0.0) * here / float(truth.sum())
         found.append(total)
     return np.array(found)
+
+
+def regional_vlad(regions: list[np.ndarray], centroids: np.ndarray) -> np.ndarray:
+    """The mean over regions of their residuals, each region's of length one."""
+    total = np.zeros(centroids.shape)
+    for rows in regions:
+        own = np.zeros(centroids.shape)
+        for row in rows:
+            word = min(range(len(centroids)), key=lambda number: float(np.square(row - centroids[number]).sum()))
+            own[word] += row - centroids[word]
+        norm = math.sqrt(float(np.square(own).sum()))
+        total += own / norm if norm else own
+    return total / len(regions)

@@ -14,8 +14,8 @@ CARRIED_CODEBOOK = "codebook"  # in a network's folder
 DEFAULT_QUIET = 2.0  # seconds in which no file of a watched folder may change before all are indexed
 WHITENED_DIM = 128
 WHITENING_IMAGES = 5000
-VECTOR_METHODS = ("mac", "spoc", "rmac", "gem", "apgem", "solar")  # one vector per photo
-ATTENTION_METHODS = ("delf", "delg")
+VECTOR_METHODS = ("mac", "spoc", "rmac", "gem", "apgem", "solar", "delg")  # one vector per photo
+ATTENTION_METHODS = ("delf",)
 METHOD_NAMES = ("fire", "how", *VECTOR_METHODS, *ATTENTION_METHODS)
 VECTOR_KERNELS = ("float32", "float16", "int8")  # how an index stores such vectors
 
@@ -29,6 +29,7 @@ class TrunkConfig:
     stride_in_1x1: bool = False  # the older variant of Caffe and Keras weights
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    layout: Literal["slim", "keras", "keras-half"] | None = optional_part()  # TensorFlow's ResNets; None: torchvision's
 
     def __post_init__(self) -> None:
         require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
@@ -69,16 +70,17 @@ class PoolingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class AttentionConfig:
-    """DELF's and DELG's local features: how they are made narrower, and which of them count."""
+    """DELF's local features, and DELG's: what they are, and what says how much each counts."""
 
-    reduced: int | None = 128  # by DELG's autoencoder; None: DELF, which has none
+    source: Literal["map", "reduced", "head"] = "map"  # the trunk's places, an autoencoder's, or the head's own
+    reduced: int = 128  # dimensions that the autoencoder gives
     trained: bool = True  # whether there is a head for attention; without one the norm of a feature stands in for it
-    vector: int | None = None  # dimensions of DELG's global vector; None: local features alone
+    epsilon: float = 1e-5  # of the head's batch-norm
 
     def __post_init__(self) -> None:
-        for name in ("reduced", "vector"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"attention.{name}", value, "1 or more")
+        require(self.reduced >= 1, "attention.reduced", self.reduced, "1 or more")
+        require(self.epsilon > 0, "attention.epsilon", self.epsilon, "above 0")
+        require(self.trained or self.source != "head", "attention.trained", False, "true where features are the head's")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +92,7 @@ class NetworkConfig:
     lit: LitConfig | None = LitConfig()
     whitened_dim: int | None = WHITENED_DIM
     pooling: PoolingConfig | None = optional_part()  # of the methods with one vector per photo
-    attention: AttentionConfig | None = optional_part()  # of DELF and DELG
+    attention: AttentionConfig | None = optional_part()  # of local features that attention selects: DELF's, DELG's
 
     def __post_init__(self) -> None:
         for part, methods in (("pooling", VECTOR_METHODS), ("attention", ATTENTION_METHODS)):
@@ -116,6 +118,7 @@ class ExtractConfig:
     upright: bool = True  # turn by the EXIF tag; benchmarks read images as stored
     draft: bool = False  # let the JPEG decoder shrink large photos: faster, a little different
     attention: Literal["none", "regions", "maps"] = "none"
+    least_strength: float | None = optional_part()  # features weaker than this are dropped (DELF's and DELG's threshold)
 
     def __post_init__(self) -> None:
         require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
@@ -170,6 +173,7 @@ class SearchConfig:
     threshold: float = 0.0  # where u reaches it
     idf: bool = False
     expansion: ExpansionConfig | None = optional_part()  # of queries that are one vector
+    norm: Literal["none"] | None = optional_part()  # "none": sums are not divided by numbers of words (R-ASMK)
 
     def __post_init__(self) -> None:
         require(self.assignments >= 1, "search.assignments", self.assignments, "1 or more")

@@ -36,6 +36,7 @@ from superfeat.threads import all_cores, worker_pool
 from superfeat.weights import Network
 
 DECODERS = 2
+ROUNDED = "rounded"
 EVERY_FEATURE = 1 << 30
 MALLOC_ARENA_MAX, MALLOC_MMAP_MAX, MALLOC_TRIM_THRESHOLD = -8, -4, -1  # of glibc's mallopt
 BYTES_PER_WORKER = 2 << 30  # the trunk at scale 2.0 of 1024 x 1024 needs about 1.5 GB
@@ -298,7 +299,9 @@ def _start(
     height, width = decoded.pixels.shape[:2]
     scales = [scale for scale in config.scales if min(scaled_size(height, width, scale)) >= 1]
     image = torch.from_numpy(normalise(decoded.pixels, *network.normalisation)).unsqueeze(0).to(device)
-    recompute = network.module.recompute_scale
+    recompute: bool | str = network.module.recompute_scale
+    if getattr(network.module, "round_sizes", False):
+        recompute = ROUNDED
     attention = "none" if network.one_vector else config.attention
     parts = [runners.submit(_run_scale, module, image, scale, recompute, attention) for scale in scales]
     return _Pending((width, height), scales, parts, decoded.note)
@@ -309,7 +312,7 @@ def _run_scale(
     module: Callable[[Tensor], Local],
     image: Float[Tensor, "1 3 height width"],
     scale: float,
-    recompute: bool,
+    recompute: bool | str,
     attention: str,
 ) -> ScaleFeatures:
     local = module(resize(image, scale, recompute))
@@ -318,12 +321,18 @@ def _run_scale(
     return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps, local.grid)
 
 
-def resize(image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool) -> Float[Tensor, "batch 3 h w"]:
-    """Bilinear without antialias. `recompute` takes the ratio of the rounded sizes as the scale, as HOW does."""
+def resize(
+    image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool | str
+) -> Float[Tensor, "batch 3 h w"]:
+    """Bilinear without antialias. `recompute` takes the ratio of the sizes, which are cut off, as the scale, as HOW does;
+    ROUNDED the ratio of sizes that are rounded, half to even, as DELF does."""
     if scale == 1:
         return image
+    if recompute == ROUNDED:
+        sizes = [max(1, round(side * float(np.float32(scale)))) for side in image.shape[-2:]]
+        return nn.functional.interpolate(image, size=sizes, mode="bilinear", align_corners=False)
     return nn.functional.interpolate(
-        image, scale_factor=scale, mode="bilinear", align_corners=False, recompute_scale_factor=recompute
+        image, scale_factor=scale, mode="bilinear", align_corners=False, recompute_scale_factor=bool(recompute)
     )
 
 
@@ -358,6 +367,8 @@ def strongest(
             own = scale == number
             within[own] = np.arange(own.sum())
         order = order[within < config.features_per_scale]
+    if config.least_strength is not None:
+        order = order[strengths[order] >= config.least_strength]
     return order[: config.features_per_image]
 
 

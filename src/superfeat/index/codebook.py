@@ -143,8 +143,10 @@ class Codebook:
 
     @classmethod
     def open(cls, path: str | Path) -> "Codebook":
-        """Reads a codebook folder and checks it, or imports the pickle of the reference implementation."""
+        """Reads a codebook folder and checks it, or imports the reference implementation's pickle or DELF's checkpoint."""
         folder = Path(path)
+        if folder.suffix == ".index" and folder.is_file():
+            return cls(_tensorflow_codebook(folder))
         if folder.is_file():
             from superfeat.index.asmk_import import read_codebook
 
@@ -158,6 +160,15 @@ class Codebook:
         if codebook.digest != manifest["digest"]:
             raise StoreError(f"{folder} is damaged: its centroids are not those that were written; make it again")
         return codebook
+
+
+def _tensorflow_codebook(path: Path) -> np.ndarray:
+    from superfeat.weights.tensorflow import read_tensorflow
+
+    found = [value for name, value in read_tensorflow(path).items() if name.startswith("codebook") and value.ndim == 2]
+    if len(found) != 1:
+        raise StoreError(f"{path} is a checkpoint of TensorFlow's without a codebook in it")
+    return found[0]
 
 
 def read_codebook_manifest(folder: Path) -> CodebookManifest:

@@ -166,7 +166,7 @@ class Snapshot:
             found[place] = self._search_segment(place, query, config, selectivity, masks[place], top)
 
         run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
-        return self._ranking(found, top, MOST if table is None else np.inf)
+        return self._ranking(found, top, MOST if table is None and config.norm is None else np.inf)
 
     def _search_vectors(
         self,
@@ -251,6 +251,7 @@ class Snapshot:
         segment, codes, words = self.segments[place], self.layout.for_scan(query.codes), query.words
         weights = self.weights.words[words] if config.idf else np.ones(len(query))
         norms = self.weights.norms[place] if config.idf else segment.norms
+        norms = np.ones(len(segment)) if config.norm == "none" else norms
         scale = 1.0
         with segment.reading(words):
             if not self.layout.binary:
@@ -262,7 +263,7 @@ class Snapshot:
                 sums = accumulate(segment.postings, words, codes, selectivity)
                 scale = selectivity.scale
         total = float(weights.sum())
-        norm = np.sqrt(total) if total > 0 else 1.0
+        norm = np.sqrt(total) if total > 0 and config.norm is None else 1.0
         return best_images(sums, norms, mask, scale * norm, len(segment) if top is None else top)
 
     def _ranking(self, found: Sequence[Best | None], top: int | None, most: float) -> Ranking:

@@ -5,6 +5,8 @@ import dataclasses
 from superfeat.config import DEFAULT_PROFILE, ExtractConfig
 from superfeat.errors import ConfigError
 from superfeat.methods.apgem import APGEM
+from superfeat.methods.delf import DELF
+from superfeat.methods.delg import DELG
 from superfeat.methods.fire import FIRE
 from superfeat.methods.gem import GEM
 from superfeat.methods.how import HOW
@@ -15,7 +17,7 @@ from superfeat.methods.solar import SOLAR
 from superfeat.methods.spoc import SPOC
 from superfeat.settings import nearest_name
 
-ALL = (FIRE, HOW, MAC, SPOC, RMAC, GEM, APGEM, SOLAR)
+ALL = (FIRE, HOW, MAC, SPOC, RMAC, GEM, APGEM, SOLAR, DELG, DELF)
 METHODS: dict[str, Method] = {method.name: method for method in ALL}
 
 

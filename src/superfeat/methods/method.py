@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from superfeat.config import NetworkConfig, TrunkConfig
 from superfeat.nets.local import LocalNetwork
+from superfeat.nets.tensorflow_trunks import KerasResNet, SlimResNet
 from superfeat.nets.trunk import Normalisation, ResNet, Trunk
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import Changes
@@ -25,6 +26,10 @@ class Graph(Protocol):
 def plain_trunk(config: TrunkConfig) -> Trunk:
     """The ResNet of these settings."""
     normalisation = Normalisation(config.mean, config.std)
+    if config.layout == "slim":
+        return SlimResNet(config.arch, config.stages, normalisation)
+    if config.layout is not None:
+        return KerasResNet(config.arch, config.stages, normalisation, subsample=config.layout == "keras-half")
     return ResNet(config.arch, config.stages, config.stride_in_1x1, normalisation)
 
 

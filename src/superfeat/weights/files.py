@@ -22,7 +22,8 @@ from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
 from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cached_path, known_names, shipped_names
-from superfeat.weights.published import for_method, recognise_published
+from superfeat.weights.tensorflow import is_tensorflow, read_tensorflow
+from superfeat.weights.published import for_method, recognise_published, recognise_tensorflow
 from superfeat.weights.network import Network, NetworkFacts, build_module, digest_of, network_config
 
 FORMAT = "superfeat-network"
@@ -46,8 +47,8 @@ def load_network(source: str | Path = DEFAULT_WEIGHTS, *, method: str | None = N
         path = path.parent
     if (path / "config.json").is_file():
         return _require_method(_load_ours(path), method, path)
-    foreign = read_foreign(path)
-    return _adopt(foreign if method is None else for_method(foreign, method, str(path)), path)
+    foreign = read_foreign(path, method)
+    return adopt(foreign if method is None else for_method(foreign, method, str(path)), path)
 
 
 def _require_method(network: Network, method: str | None, path: Path) -> Network:
@@ -95,8 +96,10 @@ def find_weights(source: str | Path) -> Path:
     raise WeightsError(f"no weights at {source}: give a file, a folder, or one of the names {names}")
 
 
-def read_foreign(path: Path) -> Foreign:
-    """Parameters of a file that is not in our format."""
+def read_foreign(path: Path, method: str | None = None) -> Foreign:
+    """Parameters of a file that is not in our format; `method` chooses where it holds two networks."""
+    if is_tensorflow(path):
+        return recognise_tensorflow(read_tensorflow(path), str(path), method)
     if is_keras(path):
         return read_keras(path)
     if path.is_dir():
@@ -104,10 +107,11 @@ def read_foreign(path: Path) -> Foreign:
     if path.suffix == ".safetensors":
         return recognise(_read_safetensors(path), str(path))
     contents = read_torch(path)
-    return recognise_published(contents, str(path)) or recognise(contents, str(path))
+    return recognise_published(contents, str(path), method) or recognise(contents, str(path))
 
 
-def _adopt(foreign: Foreign, path: Path) -> Network:
+def adopt(foreign: Foreign, path: Path) -> Network:
+    """The network that a file of others holds."""
     module = _filled(foreign, str(path))
     return Network(module, foreign.config, {"source": path.name, "kind": foreign.kind})
 

@@ -126,7 +126,8 @@ class OnnxModule:
         self.outputs = [name for name in ("vectors", "strengths", "maps") if name in known]
         self.one_vector = "power" in known
         self.signed = facts["network"]["method"] == "apgem"
-        self.recompute_scale = method_of(facts["network"]["method"]).module.recompute_scale
+        made = method_of(facts["network"]["method"]).module
+        self.recompute_scale, self.round_sizes = made.recompute_scale, made.round_sizes
 
     def __call__(self, images: Float[Tensor, "1 3 height width"]) -> Local:
         pixels = np.ascontiguousarray(images.detach().cpu().float().numpy())

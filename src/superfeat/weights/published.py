@@ -5,16 +5,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from superfeat.config import NetworkConfig, PoolingConfig, TrunkConfig
+from superfeat.config import AttentionConfig, NetworkConfig, PoolingConfig, TrunkConfig
 from superfeat.errors import ConfigError, WeightsError
 from superfeat.methods import Method, method_of
 from superfeat.nets.pair_whitening import affine, pca_whitening
 from superfeat.nets.whitening import Whitening
 from superfeat.storage.unpickle import Inert
+from superfeat.nets.tensorflow_trunks import TF_PIXELS
 from superfeat.weights.layouts import RELEASED_PARTS, Foreign, find_tensors, stages_in, trunk_config
+from superfeat.weights.tensorflow import KERAS_EPSILON, TORCH_EPSILON, keras_parameters, slim_parameters
 
 NOTHING_SPARE = re.compile(r"(?!)")
 SOLAR_PARTS = {"conv1": "conv1.0", "bn1": "conv1.1", "layer1": "conv2_x.2", "layer2": "conv3_x", "layer3": "conv4_x"}
@@ -23,11 +26,16 @@ DIRTORCH_POWER = 0.25  # of the variances: what AP-GeM's numbers are reported wi
 Rename = Callable[[str], str]
 
 
-def recognise_published(contents: Any, source: str) -> Foreign | None:
-    """The parameters of one of these systems; None if the contents are none of them."""
+def recognise_published(contents: Any, source: str, method: str | None = None) -> Foreign | None:
+    """The parameters of one of these systems; None if the contents are none of them.
+
+    A file of DELG is two networks: `method` says whether its global vector (delg) or its local features (delf).
+    """
     tensors = find_tensors(contents)
     meta = contents.get("meta") if isinstance(contents, Mapping) else None
     facts: Mapping[str, Any] = meta if isinstance(meta, Mapping) else {}
+    if any(name.startswith("globalmodel.") for name in tensors):
+        return _delg_port(port_parameters(tensors), method or "delg", source)
     if "adpool.p" in tensors:
         return _dirtorch(tensors, contents, source)
     if any(name.startswith("features.conv2_x.") for name in tensors):
@@ -182,3 +190,47 @@ def port_parameters(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         elif name.startswith("localmodel."):
             found[f"attention.{name.removeprefix('localmodel.')}"] = value
     return found
+
+
+def _delg_port(tensors: dict[str, Tensor], method: str, source: str) -> Foreign:
+    """The port's network: the global half, or the local one, whose features are inside its head."""
+    trunk = trunk_config((name.removeprefix("trunk.") for name in tensors), source, stages=None)
+    return _delg(tensors, trunk, method, source, AttentionConfig("head"), "DELG network of the PyTorch port")
+
+
+def _delg(
+    tensors: dict[str, Tensor], trunk: TrunkConfig, method: str, source: str, attention: AttentionConfig, kind: str
+) -> Foreign:
+    if method == "delf":
+        trunk = dataclasses.replace(trunk, stages=min(trunk.stages, 3))
+        config = NetworkConfig("delf", trunk, None, None, attention=attention)
+        spare = r"^(trunk\.layer4|pooling\.|layer\.)"
+    elif method == "delg" and "layer.weight" in tensors:
+        _require_whole(trunk, method_of("delg"), source)
+        pooling = PoolingConfig("gem", layer=len(tensors["layer.weight"]))
+        tensors = {"pooling.p": torch.tensor([pooling.p]), **tensors}
+        config, spare = NetworkConfig("delg", trunk, None, None, pooling), r"^(attention|autoencoder)\."
+    else:
+        found = "local features" if method == "delg" else "DELG or DELF"
+        raise WeightsError(f"{source} is a file of {found}; {method_of(method).title} cannot be made of it")
+    return Foreign(tensors, config, lambda name: name, re.compile(spare), kind)
+
+
+def recognise_tensorflow(arrays: Mapping[str, np.ndarray], source: str, method: str | None) -> Foreign:
+    """DELF or DELG in a checkpoint of TensorFlow's."""
+    keras = any(name.startswith("backbone/") for name in arrays)
+    tensors = keras_parameters(arrays) if keras else slim_parameters(arrays)
+    if "trunk.conv1.weight" not in tensors:
+        names = ", ".join(list(arrays)[:3]) or "nothing"
+        raise WeightsError(f"{source} is a checkpoint of TensorFlow's, but of neither DELF nor DELG; it begins with {names}")
+    trunk = trunk_config((name.removeprefix("trunk.") for name in tensors), source, stages=None)
+    wanted = method or "delf"
+    half = "keras-half" if wanted == "delf" else "keras"
+    trunk = dataclasses.replace(trunk, layout=half if keras else "slim", mean=TF_PIXELS.mean, std=TF_PIXELS.std)
+    if keras:
+        trunk = dataclasses.replace(trunk, stride_in_1x1=True)
+    reduced = tensors.get("autoencoder.conv1.weight")
+    attention = AttentionConfig(epsilon=KERAS_EPSILON if keras else TORCH_EPSILON)
+    if reduced is not None:
+        attention = dataclasses.replace(attention, source="reduced", reduced=len(reduced))
+    return _delg(tensors, trunk, wanted, source, attention, "DELG or DELF network of TensorFlow")
