@@ -12,6 +12,7 @@ from superfeat.config import (
     DEFAULT_WEIGHTS,
     OWN_CODEBOOK,
     VECTOR_KERNELS,
+    VECTOR_METHODS,
     CodebookConfig,
     ExtractConfig,
     IndexConfig,
@@ -189,8 +190,11 @@ class _Target:
 
     def suit(self, network: Network) -> None:
         """Chooses words and kernel for photos that are one vector each. SuperfeatError if others are asked for."""
+        self._suit(network.one_vector, network.dim, network.digest)
+
+    def _suit(self, one_vector: bool, dim: int, network: str | None) -> None:
         asked = self.kernel in VECTOR_KERNELS
-        if not network.one_vector:
+        if not one_vector:
             if asked:
                 raise SuperfeatError(f"the kernel {self.kernel} is for networks with one vector per photo; take binary or real")
             return
@@ -201,8 +205,14 @@ class _Target:
         if self.kernel is not None and not asked:
             known = ", ".join(VECTOR_KERNELS)
             raise SuperfeatError(f"the kernel {self.kernel} is for local features; vectors are stored as {known}")
-        self.codebook = Codebook.of_vectors(network.dim, network.digest)
+        self.codebook = Codebook.of_vectors(dim, network)
         self.config = overlay(IndexConfig(), {"kernel": self.kernel or VECTOR_KERNELS[0]})
+
+    def suit_features(self, store: FeatureStore) -> None:
+        """The same for a features folder: by the method that its network has."""
+        method = store.manifest.get("network", {}).get("method")
+        one = method in VECTOR_METHODS
+        self._suit(one, store.manifest["dim"], store.network)
 
     def facts(self) -> IndexFacts:
         return Index.open(self.path).facts if self.old else {}
@@ -362,6 +372,7 @@ def _features(source: Path, target: _Target) -> Steps:
         yield from _count(add_inverted_file(index, source), done, None)
         return done
     store = FeatureStore(source)
+    target.suit_features(store)
     index = yield from target.open(feature_facts(store), store.network, store)
     yield from _count(add_features(index, store), done, len(store))
     done.same = len(store) - done.new - done.replaced

@@ -91,7 +91,7 @@ def _export_pooling(graph: Graph, pooling: Pooling, x: str) -> str:
     if pooling.kind == "rmac":
         raise SuperfeatError("R-MAC cannot be exported: which squares it looks at depends on the size of each photo")
     if pooling.p is not None:
-        power = float(pooling.p)
+        power = float(pooling.p.detach())
         lifted = graph.add("Pow", graph.add("Clip", x, torch.tensor(GEM_FLOOR)), torch.tensor(power))
         mean = graph.add("Flatten", graph.add("GlobalAveragePool", lifted))
         return graph.add("Pow", mean, torch.tensor(1 / power))

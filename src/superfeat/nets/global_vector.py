@@ -58,7 +58,7 @@ class GlobalNetwork(LocalNetwork):
         """Of the mean over the scales: GeM's own where nothing follows the pooling, else 1."""
         if self.rules.scales == "signed":
             return SIGNED_POWER
-        return float(self.pooling.p) if self.pooling.p is not None and self.layer is None else 1.0
+        return float(self.pooling.p.detach()) if self.pooling.p is not None and self.layer is None else 1.0
 
     def combine(self, vectors: Float[Tensor, "scales dim"]) -> Float[Tensor, " out"]:
         """The photo's vector from those of its scales."""

@@ -47,6 +47,13 @@ class AttendedResNet(ResNet):
         """What follows the stage of this name."""
         return {self.stage_names[-2]: self.soa4, self.stage_names[-1]: self.soa5}.get(stage)
 
+    def attention_behind(self, block: nn.Module) -> SecondOrderAttention | None:
+        """What follows this block, the last one of a stage."""
+        for stage in self.stage_names:
+            if list(self.get_submodule(stage).children())[-1] is block:
+                return self.attention_after(stage)
+        return None
+
     def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
         x: Tensor = self.maxpool(self.bn1(self.conv1(images)).relu())
         for stage in self.stage_names:

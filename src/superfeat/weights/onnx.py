@@ -29,6 +29,8 @@ from superfeat.methods import method_of
 from superfeat.nets.fused import fold_batch_norm
 from superfeat.nets.global_vector import combine_scales
 from superfeat.nets.local import Local
+from superfeat.nets.tensorflow_trunks import KerasResNet, SlimResNet
+from superfeat.nets.second_order import AttendedResNet, SecondOrderAttention
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict
@@ -53,8 +55,9 @@ def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> Non
     """
     if not isinstance(network.module, nn.Module):
         raise SuperfeatError("this network is an exported one already; export the network that it came from")
-    if not isinstance(network.module.trunk, ResNet):
-        raise SuperfeatError(f"only networks on a ResNet can be exported, not on {type(network.module.trunk).__name__}")
+    if not isinstance(network.module.trunk, ResNet) or isinstance(network.module.trunk, (SlimResNet, KerasResNet)):
+        found = type(network.module.trunk).__name__
+        raise SuperfeatError(f"only networks on a ResNet of torchvision's form can be exported, not on a {found}")
     _prepare(path, overwrite)
     write_file(path, _seal(_build(network), network, network.digest, network.provenance, "float32"))
 
@@ -294,7 +297,35 @@ def _add_trunk(graph: _Graph, trunk: ResNet) -> str:
         if block.downsample is not None:
             x = graph.convolution(x, f"{number}/shortcut", *block.downsample)
         x = graph.relu(graph.add("Add", y, x, name=f"{TRUNK}{number}"))
+        if isinstance(trunk, AttendedResNet) and (attend := trunk.attention_behind(block)) is not None:
+            x = _add_attention(graph, attend, x)
     return x
+
+
+def _add_attention(graph: _Graph, module: SecondOrderAttention, x: str) -> str:
+    """SOLAR's: x + v(softmax(f^T g / sqrt(inner)) h)."""
+    inner = module.h.out_channels
+
+    def places(y: str) -> str:
+        return graph.add("Reshape", y, np.array([inner, -1]))
+
+    f, g = (places(graph.relu(_normed(graph, x, part))) for part in (module.f, module.g))
+    scores = graph.add("Div", graph.add("Gemm", f, g, transA=1), torch.tensor(inner**0.5))
+    h = places(graph.add("Conv", x, module.h.weight, module.h.bias, kernel_shape=[1, 1]))
+    gathered = graph.add("Gemm", h, graph.add("Softmax", scores, axis=1), transB=1)
+    shape = graph.add("Concat", np.array([1, inner]), graph.add("Shape", x, start=2), axis=0)
+    shown = graph.add("Conv", graph.add("Reshape", gathered, shape), module.v.weight, module.v.bias, kernel_shape=[1, 1])
+    return graph.add("Add", x, shown)
+
+
+def _normed(graph: _Graph, x: str, part: nn.Sequential) -> str:
+    conv, norm = part[0], part[1]
+    assert isinstance(conv, nn.Conv2d)
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert norm.running_var is not None
+    weight, bias = fold_batch_norm(conv, norm)
+    gain = norm.weight / (norm.running_var + norm.eps).sqrt()
+    return graph.add("Conv", x, weight, bias + conv.bias * gain, kernel_shape=[1, 1])  # type: ignore[operator]
 
 
 def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[NetworkInput]:

@@ -45,7 +45,10 @@ def read_tensorflow(path: Path) -> Arrays:
     except OSError as error:
         raise WeightsError(f"cannot read {error.filename}: {error.strerror}; a checkpoint is .index and .data") from error
     try:
-        return {name: _values(entry, values) for name, entry in _entries(table)}
+        found = {name: _values(entry, values) for name, entry in _entries(table)}
+        if not found:
+            raise ValueError("it holds no arrays")
+        return found
     except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
         raise WeightsError(f"{index} is damaged, or not a checkpoint of TensorFlow's ({error})") from error
 
