@@ -15,7 +15,7 @@ def spoc(maps: np.ndarray) -> np.ndarray:
 
 def gem(maps: np.ndarray, p: float = 3.0) -> np.ndarray:
     def one(channel: np.ndarray) -> float:
-        return (sum(max(float(v), 1e-6) ** p for v in channel.ravel()) / channel.size) ** (1 / p)
+        return float((sum(max(float(v), 1e-6) ** p for v in channel.ravel()) / channel.size) ** (1 / p))
 
     return np.array([[one(channel) for channel in picture] for picture in maps])
 

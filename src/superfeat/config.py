@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from superfeat.errors import ConfigError
-from superfeat.settings import nearest_name, optional_part, require
+from superfeat.settings import OPTIONAL, nearest_name, require
 
 DEFAULT_WEIGHTS = "fire-landmarks-2"  # what is used where nobody says
 DEFAULT_PROFILE = "fast"
@@ -29,7 +29,8 @@ class TrunkConfig:
     stride_in_1x1: bool = False  # the older variant of Caffe and Keras weights
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    layout: Literal["slim", "keras", "keras-half"] | None = optional_part()  # TensorFlow's ResNets; None: torchvision's
+    # TensorFlow's ResNets; None: torchvision's
+    layout: Literal["slim", "keras", "keras-half"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
@@ -91,8 +92,10 @@ class NetworkConfig:
     trunk: TrunkConfig = TrunkConfig()
     lit: LitConfig | None = LitConfig()
     whitened_dim: int | None = WHITENED_DIM
-    pooling: PoolingConfig | None = optional_part()  # of the methods with one vector per photo
-    attention: AttentionConfig | None = optional_part()  # of local features that attention selects: DELF's, DELG's
+    # Of the methods with one vector per photo
+    pooling: PoolingConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    # Of local features that attention selects: DELF's, DELG's
+    attention: AttentionConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         for part, methods in (("pooling", VECTOR_METHODS), ("attention", ATTENTION_METHODS)):
@@ -118,7 +121,9 @@ class ExtractConfig:
     upright: bool = True  # turn by the EXIF tag; benchmarks read images as stored
     draft: bool = False  # let the JPEG decoder shrink large photos: faster, a little different
     attention: Literal["none", "regions", "maps"] = "none"
-    least_strength: float | None = optional_part()  # features weaker than this are dropped (DELF's and DELG's threshold)
+    least_strength: float | None = (
+        optional_part()
+    )  # features weaker than this are dropped (DELF's and DELG's threshold)
 
     def __post_init__(self) -> None:
         require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
@@ -172,8 +177,10 @@ class SearchConfig:
     alpha: float = 3.0  # selectivity: u^alpha
     threshold: float = 0.0  # where u reaches it
     idf: bool = False
-    expansion: ExpansionConfig | None = optional_part()  # of queries that are one vector
-    norm: Literal["none"] | None = optional_part()  # "none": sums are not divided by numbers of words (R-ASMK)
+    # Of queries that are one vector
+    expansion: ExpansionConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    # "none": sums are not divided by numbers of words (R-ASMK)
+    norm: Literal["none"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         require(self.assignments >= 1, "search.assignments", self.assignments, "1 or more")

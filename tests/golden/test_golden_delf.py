@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +25,8 @@ from superfeat.nets.attentive import Attention, Autoencoder, attended
 from superfeat.nets.global_vector import over_scales
 from superfeat.nets.pooling import gem
 from superfeat.rerank.affine import D2R, DELG, LocalFeatures, Matching, count_inliers, match, rerank
-from superfeat.weights.published import recognise_tensorflow
 from superfeat.weights.files import adopt
+from superfeat.weights.published import recognise_tensorflow
 from superfeat.weights.tensorflow import as_tensor, keras_parameters, read_tensorflow
 
 TOLERANCE = 2e-6  # of the largest value of an array
@@ -64,7 +65,7 @@ def last(maps: Tensor) -> np.ndarray:
 def test_published_delf(arrays: Callable[[str], Arrays], golden: Path) -> None:
     found = arrays("delf_slim_r50")
     network = adopt(recognise_tensorflow(zoo_arrays(golden, "delf_slim_r50"), "delf", None), Path("delf"))
-    module = network.module
+    module: Any = network.module
     assert (network.config.method, network.config.trunk.layout, module.trunk.stride) == ("delf", "slim", 32)
     for number in (0, 1):
         x = pixels(network, found[f"im{number}_image"])
@@ -95,12 +96,12 @@ def test_delg_of_the_training_code(arrays: Callable[[str], Arrays], golden: Path
         method: adopt(recognise_tensorflow(weights, "delg", method), Path("delg")) for method in ("delf", "delg")
     }
     x = pixels(networks["delf"], found["image"])
-    module = networks["delf"].module
+    module: Any = networks["delf"].module
     module.trunk.subsample = stride == 32
     maps = module.trunk(x)
     assert relative_error(module.attention(maps)[0], found[f"stride{stride}_attention"]) <= TOLERANCE
     assert relative_error(last(module.autoencoder(maps))[0], found[f"stride{stride}_reduced"]) <= TOLERANCE
-    whole = networks["delg"].module
+    whole: Any = networks["delg"].module
     pooled = gem(whole.trunk(x), 3.0)
     assert relative_error(whole.layer(pooled)[0], found[f"stride{stride}_global"]) <= TOLERANCE
     expected = found[f"stride{stride}_global"] / np.linalg.norm(found[f"stride{stride}_global"])
@@ -113,7 +114,7 @@ def test_delg_of_the_port(arrays: Callable[[str], Arrays], golden: Path, tmp_pat
     torch.save({"model_state": zoo_state(golden, "delg_port_r50"), "epoch": 3}, tmp_path / "port.pyth")
     whole, local = (load_network(tmp_path / "port.pyth", method=method) for method in ("delg", "delf"))
     x = pixels(whole, found["image"])
-    module = whole.module
+    module: Any = whole.module
     assert relative_error(module.layer(module.pooling(module.trunk(x)))[0], found["global_raw"]) <= TOLERANCE
     features = local.module(x)
     attention = found["attention"]
@@ -155,7 +156,9 @@ def test_delg_heads(arrays: Callable[[str], Arrays]) -> None:
     }
     for key, value in ours.items():
         assert relative_error(value, found[key]) <= TOLERANCE, key
-    given = r"block[34]|attention/.*|autoencoder/.*|embedding_(kernel|bias)|arcface_.*"  # ArcFace trains; nothing here does
+    given = (
+        r"block[34]|attention/.*|autoencoder/.*|embedding_(kernel|bias)|arcface_.*"  # ArcFace trains; nothing here does
+    )
     assert set(ours) == {key for key in found if not re.fullmatch(given, key)}
 
 
@@ -256,7 +259,9 @@ def test_inliers_seed_by_seed(arrays: Callable[[str], Arrays], case: str, name: 
 def test_reranking(arrays: Callable[[str], Arrays]) -> None:
     found = arrays("delf_sv")
     query = LocalFeatures(found["rerank_query_yx"], found["rerank_query_vectors"])
-    images = [LocalFeatures(*both) for both in zip(found["rerank_image_yx"], found["rerank_image_vectors"], strict=True)]
+    images = [
+        LocalFeatures(*both) for both in zip(found["rerank_image_yx"], found["rerank_image_vectors"], strict=True)
+    ]
     inliers = {number: count_inliers(query, image) for number, image in enumerate(images)}
     order, scores = found["rerank_before"], found["rerank_scores"]
     for name, first in (("all", 100), ("junk", 100), ("first6", 6)):
@@ -272,9 +277,7 @@ def test_reranking(arrays: Callable[[str], Arrays]) -> None:
 @pytest.mark.parametrize("dim", [16, 20])
 @pytest.mark.parametrize("kernel", ["real", "binary"])
 @pytest.mark.parametrize("kind", ["asmk", "rasmk"])
-def test_regional_asmk(
-    arrays: Callable[[str], Arrays], tmp_path: Path, dim: int, kernel: str, kind: str
-) -> None:
+def test_regional_asmk(arrays: Callable[[str], Arrays], tmp_path: Path, dim: int, kernel: str, kind: str) -> None:
     """Bits are compared in whole bytes there: features that do not fill them are given with zeros behind."""
     found = arrays("rasmk")
     width = -(-dim // 8) * 8 if kernel == "binary" else dim
@@ -334,7 +337,7 @@ def test_a_damaged_checkpoint_of_tensorflow(golden: Path, tmp_path: Path) -> Non
         path = tmp_path / f"b{number}.index"
         path.write_bytes(broken)
         (tmp_path / f"b{number}.data-00000-of-00001").write_bytes(b"\0" * 8)
-        with pytest.raises(WeightsError, match="damaged|checkpoint"):
+        with pytest.raises(WeightsError, match=r"damaged|checkpoint"):
             read_tensorflow(path)
     with pytest.raises(WeightsError, match="cannot read"):
         read_tensorflow(tmp_path / "none.index")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,9 @@ def test_poolings(arrays: Callable[[str], Arrays], case: str) -> None:
             "gem3_l2n": unit(gem(maps, 3.0)),
             **{f"rmac_L{levels}": rmac(maps, levels) for levels in (1, 2, 3)},
             "rmac_L3_l2n": unit(rmac(maps)),
-            "region_mac": torch.stack([mac(maps[..., y : y + h, x : x + w]) for y, x, h, w in squares(*maps.shape[2:])], 1),
+            "region_mac": torch.stack(
+                [mac(maps[..., y : y + h, x : x + w]) for y, x, h, w in squares(*maps.shape[2:])], 1
+            ),
             "regional_gem_each": each,
             "regional_gem": unit(each.sum(dim=1)),
         }
@@ -76,7 +79,12 @@ def test_poolings(arrays: Callable[[str], Arrays], case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_poolings_are_their_oracles(arrays: Callable[[str], Arrays], case: str) -> None:
     maps = arrays("cirtorch_pool")[f"{case}_map"]
-    for ours, slow in ((mac, oracles_zoo.mac), (spoc, oracles_zoo.spoc), (gem, oracles_zoo.gem), (rmac, oracles_zoo.rmac)):
+    for ours, slow in (
+        (mac, oracles_zoo.mac),
+        (spoc, oracles_zoo.spoc),
+        (gem, oracles_zoo.gem),
+        (rmac, oracles_zoo.rmac),
+    ):
         assert relative_error(ours(tensor(maps)), slow(maps)) <= TOLERANCE
 
 
@@ -166,7 +174,9 @@ def test_whitenings(arrays: Callable[[str], Arrays], bits: str) -> None:
         assert relative_error(whole.weight.numpy() * signs, rows) <= 1e-4 if bits == "f32" else 2e-6
         mean = -np.linalg.solve(whole.weight.double().numpy(), whole.bias.double().numpy())
         assert absolute_error(mean, found[f"{name}_m_{bits}"].ravel()) <= 1e-5
-        applied = {dim: nn.functional.normalize(one(x[:40].float()), dim=1).numpy() for dim, one in ((20, whole), (8, eight))}
+        applied = {
+            dim: nn.functional.normalize(one(x[:40].float()), dim=1).numpy() for dim, one in ((20, whole), (8, eight))
+        }
         assert absolute_error(applied[20] * signs.T, found[f"{name}_applied_{bits}"].T) <= 2e-5
         assert absolute_error(applied[8] * signs.T[:, :8], found[f"{name}_applied_first8_{bits}"].T) <= 2e-5
         assert absolute_error(applied[8] @ applied[8].T, found[f"{name}_similarity_first8_{bits}"]) <= 2e-5
@@ -207,7 +217,12 @@ def map_of(network: Network, image: np.ndarray) -> Tensor:
 @pytest.mark.parametrize(("name", "several"), [("resnet50_gem_w", "both"), ("resnet101_gem", "down")])
 def test_whole_gem(arrays: Callable[[str], Arrays], golden: Path, tmp_path: Path, name: str, several: str) -> None:
     found = arrays("cirtorch_full")
-    meta = {"architecture": name.split("_")[0], "pooling": "gem", "mean": found["mean"].tolist(), "std": found["std"].tolist()}
+    meta = {
+        "architecture": name.split("_")[0],
+        "pooling": "gem",
+        "mean": found["mean"].tolist(),
+        "std": found["std"].tolist(),
+    }
     network = saved(tmp_path, {"meta": meta, "state_dict": zoo_state(golden, f"cirtorch_{name}")})
     assert network.config.method == "gem"
     maps = map_of(network, found["image"])
@@ -234,7 +249,7 @@ def test_whole_solar(arrays: Callable[[str], Arrays], golden: Path, tmp_path: Pa
     meta = {"architecture": "resnet101", "pooling": "gem", "soa_layers": "45"}
     network = saved(tmp_path, {"meta": meta, "state_dict": zoo_state(golden, "solar_resnet101")})
     assert network.config.method == "solar"
-    trunk = network.module.trunk
+    trunk: Any = network.module.trunk
     pixels = tensor(normalise(found["image"], *network.normalisation)).unsqueeze(0)
     with torch.inference_mode():
         x = trunk.maxpool(trunk.bn1(trunk.conv1(pixels)).relu())

@@ -118,9 +118,7 @@ def _extract_result(output: Path, listing: "Listing", new: int) -> Told:
     }
 
 
-def read_extract_config(
-    config: ExtractConfig, config_file: Path | None, assignments: Iterable[str]
-) -> ExtractConfig:
+def read_extract_config(config: ExtractConfig, config_file: Path | None, assignments: Iterable[str]) -> ExtractConfig:
     """Settings with those of a file and of single assignments on top."""
     if config_file is not None:
         tables = read_toml(config_file)

@@ -54,7 +54,13 @@ def describe_network(source: str) -> Told:
 @json_option
 @accounts_for_files
 def convert(
-    source: str, output: Path, method: str | None, half: bool, calibration: tuple[str, ...], overwrite: bool, as_json: bool
+    source: str,
+    output: Path,
+    method: str | None,
+    half: bool,
+    calibration: tuple[str, ...],
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write SOURCE (a released checkpoint, a trunk file, a name, a folder) in our format, or as ONNX.
 
@@ -114,7 +120,10 @@ def get(name: str, source: str | None, as_json: bool) -> None:
 @click.argument("network")
 @click.argument("photos", nargs=-1, required=True)
 @click.option("--output", "-o", required=True, type=click.Path(path_type=Path), help="Folder for the finished network.")
-@click.option("--dim", default=WHITENED_DIM, show_default=True, help="Dimensions of a feature.")
+@click.option(
+    "--pairs", type=click.Path(path_type=Path), help="Of one-vector networks: a CSV file with query,positive."
+)
+@click.option("--dim", type=int, help=f"Dimensions of a feature. [default: {WHITENED_DIM}; with --pairs all]")
 @click.option("--images", default=WHITENING_IMAGES, show_default=True, help="How many photos to learn from at most.")
 @click.option("--max-side", default=ExtractConfig().max_side, show_default=True, help="Longest side in pixels.")
 @click.option("--overwrite", is_flag=True)
@@ -125,18 +134,20 @@ def whiten(
     network: str,
     photos: tuple[str, ...],
     output: Path,
-    dim: int,
+    pairs: Path | None,
+    dim: int | None,
     images: int,
     max_side: int,
     overwrite: bool,
     workers: int | None,
     as_json: bool,
 ) -> None:
-    """Learn the PCA-whitening of NETWORK from PHOTOS."""
+    """Learn the PCA-whitening of NETWORK from PHOTOS, or with --pairs the one that pairs of them teach."""
+    from superfeat.datasets.labelled import read_pairs
     from superfeat.extraction.extract import keep_memory
     from superfeat.sources.listing import list_photos, nothing_there
     from superfeat.storage.store import require_replaceable
-    from superfeat.training.whiten import fit_whitening
+    from superfeat.training.whiten import fit_pair_whitening, fit_whitening
     from superfeat.weights import load_network, save_network
 
     require_replaceable(output, ["config.json"], overwrite)
@@ -144,19 +155,18 @@ def whiten(
     listing = list_photos(photos)
     if not listing.photos:
         raise SuperfeatError(nothing_there(photos, listing))
-    chosen = listing.photos[:images]
+    chosen = listing.photos if pairs is not None else listing.photos[:images]
     progress = Progress("learning from", len(chosen))
     skipped: list[Any] = []
-    finished = fit_whitening(
-        load_network(network),
-        chosen,
-        dim=dim,
-        images=images,
-        max_side=max_side,
-        workers=workers,
-        on_skip=skipped.append,
-        on_image=progress.at,
-    )
+    same: dict[str, Any] = {"max_side": max_side, "workers": workers, "on_skip": skipped.append}
+    if pairs is not None:
+        rows = read_pairs(pairs, {photo.name: number for number, photo in enumerate(chosen)}).rows
+        finished = fit_pair_whitening(load_network(network), chosen, rows, dim=dim, on_image=progress.at, **same)
+    else:
+        outputs = WHITENED_DIM if dim is None else dim
+        finished = fit_whitening(
+            load_network(network), chosen, dim=outputs, images=images, on_image=progress.at, **same
+        )
     progress.done()
     save_network(finished, output, overwrite=overwrite)
     result = {"written": str(output), **describe_network(str(output))}

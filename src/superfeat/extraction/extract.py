@@ -324,8 +324,8 @@ def _run_scale(
 def resize(
     image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool | str
 ) -> Float[Tensor, "batch 3 h w"]:
-    """Bilinear without antialias. `recompute` takes the ratio of the sizes, which are cut off, as the scale, as HOW does;
-    ROUNDED the ratio of sizes that are rounded, half to even, as DELF does."""
+    """Bilinear without antialias. `recompute` takes the ratio of the sizes, which are cut off, as the scale, as HOW
+    does; ROUNDED the ratio of sizes that are rounded, half to even, as DELF does."""
     if scale == 1:
         return image
     if recompute == ROUNDED:
@@ -381,9 +381,7 @@ def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "hei
     return place
 
 
-def _one_vector(
-    network: Network, name: str, pending: _Pending, vectors: Float32[np.ndarray, "scales dim"]
-) -> Features:
+def _one_vector(network: Network, name: str, pending: _Pending, vectors: Float32[np.ndarray, "scales dim"]) -> Features:
     """The photo's only feature, from the vectors of its scales."""
     one, vector = np.ones(1, np.float32), network.combine(vectors)
     facts = {"image_size": pending.image_size, "network": network.digest, "note": pending.note}

@@ -143,7 +143,7 @@ class Codebook:
 
     @classmethod
     def open(cls, path: str | Path) -> "Codebook":
-        """Reads a codebook folder and checks it, or imports the reference implementation's pickle or DELF's checkpoint."""
+        """Reads a codebook folder and checks it, or imports asmk's pickle or the checkpoint of DELF's codebook."""
         folder = Path(path)
         if folder.suffix == ".index" and folder.is_file():
             return cls(_tensorflow_codebook(folder))

@@ -364,7 +364,9 @@ class Index:
             return [
                 ranking
                 for first in range(0, len(words), VECTORS_AT_ONCE)
-                for ranking in snapshot.nearest_many(words[first : first + VECTORS_AT_ONCE], top, workers or all_cores())
+                for ranking in snapshot.nearest_many(
+                    words[first : first + VECTORS_AT_ONCE], top, workers or all_cores()
+                )
             ]
         found: list[Ranking | None] = [None] * len(queries)
 
@@ -402,8 +404,8 @@ def _as_vector(vectors: np.ndarray, layout: Layout, network: str | None) -> Imag
     """An image that is one vector: the only code of the only word."""
     if len(vectors) != 1:
         raise SuperfeatError(
-            f"this index holds one vector per photo, and these features are {len(vectors)}: they come from a network of "
-            "local features; use the network that the index was made with"
+            f"this index holds one vector per photo, and these features are {len(vectors)}: they come from a network "
+            "of local features; use the network that the index was made with"
         )
     assert layout.vectors is not None
     return ImageWords(np.zeros(1, np.int32), as_row(vectors[0], layout.vectors), layout.codebook, None, network)

@@ -196,7 +196,9 @@ class _Target:
         asked = self.kernel in VECTOR_KERNELS
         if not one_vector:
             if asked:
-                raise SuperfeatError(f"the kernel {self.kernel} is for networks with one vector per photo; take binary or real")
+                raise SuperfeatError(
+                    f"the kernel {self.kernel} is for networks with one vector per photo; take binary or real"
+                )
             return
         if self.old:
             return

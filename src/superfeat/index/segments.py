@@ -141,7 +141,9 @@ def require_words(image: ImageWords, layout: Layout, what: str) -> ImageWords:
             f"({layout.codebook[:12]}…); assign its features with this index"
         )
     if layout.vectors is not None and len(words) != 1:
-        raise SuperfeatError(f"{what} are {len(words)}; an image of this index has one vector: extract it with its network")
+        raise SuperfeatError(
+            f"{what} are {len(words)}; an image of this index has one vector: extract it with its network"
+        )
     rising = words.ndim == 1 and words.dtype.kind in "iu" and bool((np.diff(words) > 0).all())
     if not rising or (len(words) and not 0 <= words[0] <= words[-1] < layout.words):
         raise SuperfeatError(f"{what} must be rising numbers from 0 to {layout.words - 1}")

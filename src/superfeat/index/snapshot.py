@@ -207,18 +207,21 @@ class Snapshot:
         run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
         return self._ranking(found, top, MOST)
 
-    def nearest_many(
-        self, queries: Sequence[ImageWords], top: int | None, workers: int
-    ) -> list[Ranking]:
+    def nearest_many(self, queries: Sequence[ImageWords], top: int | None, workers: int) -> list[Ranking]:
         """The same for many vectors at once: each segment is read once for all of them."""
-        asked = [np.asarray(require_words(one, self.layout, "the query's words").codes[0], np.float32) for one in queries]
+        asked = [
+            np.asarray(require_words(one, self.layout, "the query's words").codes[0], np.float32) for one in queries
+        ]
         parts: list[list[Best | None]] = [[None] * len(self.segments) for _ in asked]
         limits = [Limit() for _ in asked]
         for place, (segment, mask) in enumerate(zip(self.segments, self.alive, strict=True)):
             about = products(segment.postings.codes, np.stack(asked))
 
             def work(
-                number: int, place: int = place, rows: np.ndarray = segment.postings.codes, mask: Mask = mask,
+                number: int,
+                place: int = place,
+                rows: np.ndarray = segment.postings.codes,
+                mask: Mask = mask,
                 about: np.ndarray = about,
             ) -> None:
                 query, wanted = asked[number], len(self) if top is None else top

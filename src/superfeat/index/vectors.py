@@ -231,4 +231,4 @@ def expand_query(
     weights = np.maximum(scores, 0.0) ** alpha
     total = query.astype(np.float64) + weights @ found.astype(np.float64)
     norm = float(np.linalg.norm(total))
-    return (total / norm if norm > 0 else total).astype(np.float32)
+    return np.asarray(total / norm if norm > 0 else total, np.float32)

@@ -34,7 +34,8 @@ def _inverse_factor(scatter: Float64[Tensor, "dim dim"]) -> Float64[Tensor, "dim
     while True:
         factor, failed = torch.linalg.cholesky_ex(scatter + added * identity)
         if not int(failed):
-            return torch.linalg.solve_triangular(factor, identity, upper=False)
+            inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+            return inverse
         added = FIRST_DIAGONAL if added == 0 else 10 * added
 
 

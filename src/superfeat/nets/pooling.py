@@ -23,7 +23,8 @@ Square = tuple[int, int, int, int]  # y, x, height, width
 
 def unit(x: Float[Tensor, "*batch dim"], floor: float = NORM_FLOOR) -> Float[Tensor, "*batch dim"]:
     """x / (norm + floor)."""
-    return x / (x.norm(dim=-1, keepdim=True) + floor)
+    length: Tensor = x.norm(dim=-1, keepdim=True)
+    return x / (length + floor)
 
 
 def mac(maps: Maps) -> Vectors:
@@ -66,9 +67,7 @@ def squares(height: int, width: int, levels: int = 3) -> list[Square]:
     for level in range(1, levels + 1):
         side = 2 * short // (level + 1)
         if side:
-            rows, columns = (
-                _starts(size, side, level + (extra if size > short else 0)) for size in (height, width)
-            )
+            rows, columns = (_starts(size, side, level + (extra if size > short else 0)) for size in (height, width))
             found += [(y, x, side, side) for y in rows for x in columns]
     return found
 
@@ -88,8 +87,6 @@ def _starts(size: int, side: int, count: int) -> list[int]:
     step = 0.0 if count == 1 else (size - side) / (count - 1)
     places = np.floor(np.float32(half) + np.arange(count, dtype=np.float32) * np.float32(step)) - half
     return [int(place) for place in places]
-
-
 
 
 class Pooling(nn.Module):

@@ -21,7 +21,8 @@ class SecondOrderAttention(nn.Module):
     def attention(self, x: Float[Tensor, "batch channels h w"]) -> Float[Tensor, "batch places places"]:
         """Row i: how much place i takes from each place."""
         f, g = self.f(x).flatten(2), self.g(x).flatten(2)
-        return (f.transpose(1, 2) @ g / f.shape[1] ** 0.5).softmax(dim=-1)
+        found: Tensor = (f.transpose(1, 2) @ g / f.shape[1] ** 0.5).softmax(dim=-1)
+        return found
 
     def forward(self, x: Float[Tensor, "batch channels h w"]) -> Float[Tensor, "batch channels h w"]:
         gathered = self.attention(x) @ self.h(x).flatten(2).transpose(1, 2)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 
-TF_PIXELS = Normalisation((128 / 255,) * 3, (128 / 255,) * 3)  # type: ignore[arg-type]
+TF_PIXELS = Normalisation((128 / 255,) * 3, (128 / 255,) * 3)
 NEVER = float("-inf")
 
 
@@ -23,7 +23,9 @@ def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
 def pad_same(x: Float[Tensor, "batch channels h w"], kernel: int, stride: int, value: float) -> Tensor:
     """The map with TensorFlow's "SAME" padding around it."""
     height, width = x.shape[-2:]
-    return nn.functional.pad(x, (*same_padding(width, kernel, stride), *same_padding(height, kernel, stride)), value=value)
+    return nn.functional.pad(
+        x, (*same_padding(width, kernel, stride), *same_padding(height, kernel, stride)), value=value
+    )
 
 
 class EverySecond(nn.Module):

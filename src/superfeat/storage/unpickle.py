@@ -189,8 +189,8 @@ class RestrictedUnpickler(pickle._Unpickler):
         self._nested[id(made)] = depth, tuples
 
     def set_state(self) -> None:
-        """Only arrays, their types and inert objects take a state. That of an OrderedDict (torch's _metadata) is left behind: it would
-        become attributes, and one that is called `get` stands in the method's way."""
+        """Only arrays, their types and inert objects take a state. That of an OrderedDict (torch's _metadata) is left
+        behind: it would become attributes, and one that is called `get` stands in the method's way."""
         state = self.stack.pop()
         target = self.stack[-1]
         if isinstance(target, (_Array, _Dtype, Inert)):

@@ -22,9 +22,9 @@ from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
 from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cached_path, known_names, shipped_names
-from superfeat.weights.tensorflow import is_tensorflow, read_tensorflow
-from superfeat.weights.published import for_method, recognise_published, recognise_tensorflow
 from superfeat.weights.network import Network, NetworkFacts, build_module, digest_of, network_config
+from superfeat.weights.published import for_method, recognise_published, recognise_tensorflow
+from superfeat.weights.tensorflow import is_tensorflow, read_tensorflow
 
 FORMAT = "superfeat-network"
 VERSION = 1

@@ -29,8 +29,8 @@ from superfeat.methods import method_of
 from superfeat.nets.fused import fold_batch_norm
 from superfeat.nets.global_vector import combine_scales
 from superfeat.nets.local import Local
-from superfeat.nets.tensorflow_trunks import KerasResNet, SlimResNet
 from superfeat.nets.second_order import AttendedResNet, SecondOrderAttention
+from superfeat.nets.tensorflow_trunks import KerasResNet, SlimResNet
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict
@@ -137,7 +137,6 @@ class OnnxModule:
         vectors, strengths, *maps = map(torch.from_numpy, self.session.run(self.outputs, {"image": pixels}))
         height, width = (-(-side // self.stride) for side in pixels.shape[2:])  # each halving rounds up
         return Local(vectors, strengths, (height, width), maps[0] if maps else None)
-
 
     @functools.cached_property
     def _ending(self) -> tuple[Tensor, Whitening | None]:
@@ -311,11 +310,18 @@ def _add_attention(graph: _Graph, module: SecondOrderAttention, x: str) -> str:
 
     f, g = (places(graph.relu(_normed(graph, x, part))) for part in (module.f, module.g))
     scores = graph.add("Div", graph.add("Gemm", f, g, transA=1), torch.tensor(inner**0.5))
-    h = places(graph.add("Conv", x, module.h.weight, module.h.bias, kernel_shape=[1, 1]))
+    h = places(graph.add("Conv", x, module.h.weight, _bias(module.h), kernel_shape=[1, 1]))
     gathered = graph.add("Gemm", h, graph.add("Softmax", scores, axis=1), transB=1)
     shape = graph.add("Concat", np.array([1, inner]), graph.add("Shape", x, start=2), axis=0)
-    shown = graph.add("Conv", graph.add("Reshape", gathered, shape), module.v.weight, module.v.bias, kernel_shape=[1, 1])
+    shown = graph.add(
+        "Conv", graph.add("Reshape", gathered, shape), module.v.weight, _bias(module.v), kernel_shape=[1, 1]
+    )
     return graph.add("Add", x, shown)
+
+
+def _bias(conv: nn.Conv2d) -> Tensor:
+    assert conv.bias is not None
+    return conv.bias
 
 
 def _normed(graph: _Graph, x: str, part: nn.Sequential) -> str:
@@ -325,7 +331,7 @@ def _normed(graph: _Graph, x: str, part: nn.Sequential) -> str:
     assert norm.running_var is not None
     weight, bias = fold_batch_norm(conv, norm)
     gain = norm.weight / (norm.running_var + norm.eps).sqrt()
-    return graph.add("Conv", x, weight, bias + conv.bias * gain, kernel_shape=[1, 1])  # type: ignore[operator]
+    return graph.add("Conv", x, weight, bias + _bias(conv) * gain, kernel_shape=[1, 1])
 
 
 def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[NetworkInput]:

@@ -1,9 +1,9 @@
-"""Checkpoints of other systems with one vector per photo, as their authors published them: cirtorch, SOLAR, dirtorch."""
+"""Checkpoints of other systems, as their authors published them: cirtorch, SOLAR, dirtorch, DELF and DELG."""
 
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,11 +11,12 @@ from torch import Tensor
 
 from superfeat.config import AttentionConfig, NetworkConfig, PoolingConfig, TrunkConfig
 from superfeat.errors import ConfigError, WeightsError
-from superfeat.methods import Method, method_of
+from superfeat.methods import method_of
+from superfeat.methods.method import Method
 from superfeat.nets.pair_whitening import affine, pca_whitening
+from superfeat.nets.tensorflow_trunks import TF_PIXELS
 from superfeat.nets.whitening import Whitening
 from superfeat.storage.unpickle import Inert
-from superfeat.nets.tensorflow_trunks import TF_PIXELS
 from superfeat.weights.layouts import RELEASED_PARTS, Foreign, find_tensors, stages_in, trunk_config
 from superfeat.weights.tensorflow import KERAS_EPSILON, TORCH_EPSILON, keras_parameters, slim_parameters
 
@@ -51,7 +52,9 @@ def _cirtorch(
     """cirtorch's layout, and SOLAR's, which has other names inside `features`."""
     for key in ("lwhiten.weight", "pool.whiten.weight"):
         if key in tensors:
-            raise WeightsError(f"{source} whitens {'places' if 'lwh' in key else 'regions'} ({key}); no method here does")
+            raise WeightsError(
+                f"{source} whitens {'places' if 'lwh' in key else 'regions'} ({key}); no method here does"
+            )
     names = {theirs: ours for ours, theirs in parts.items()}
     trunk = trunk_config((_unpublish(name, names) for name in tensors), source, stages=None)
     _require_whole(trunk, method_of(method), source)
@@ -72,7 +75,9 @@ def _cirtorch(
             return f"features.{parts[head]}.{tail}"
         return {"pooling": f"pool.{rest}", "layer": f"whiten.{rest}"}.get(part, name)
 
-    return Foreign({**tensors, **_named(whitening)}, config, rename, NOTHING_SPARE, f"{method_of(method).title} network")
+    return Foreign(
+        {**tensors, **_named(whitening)}, config, rename, NOTHING_SPARE, f"{method_of(method).title} network"
+    )
 
 
 def _unpublish(name: str, names: Mapping[str, str]) -> str:
@@ -98,7 +103,9 @@ def _learned_whitening(meta: Mapping[str, Any], source: str) -> Whitening | None
         maps = learned[name]["ms"]
         rows, mean = (torch.as_tensor(maps[key]).double() for key in ("P", "m"))
     except (KeyError, TypeError) as error:
-        raise WeightsError(f"{source} has a whitening '{name}' without its {error}; it should have ms, P and m") from error
+        raise WeightsError(
+            f"{source} has a whitening '{name}' without its {error}; it should have ms, P and m"
+        ) from error
     if rows.ndim != 2 or mean.numel() != rows.shape[1]:
         found = f"{tuple(rows.shape)} for a mean of {mean.numel()}"
         raise WeightsError(f"{source} has a whitening '{name}' that does not fit its own mean: {found}")
@@ -161,7 +168,9 @@ def for_method(foreign: Foreign, name: str, source: str) -> Foreign:
         raise WeightsError(f"{source} is a {foreign.kind}, not a trunk; {method.title} can be built on a trunk alone")
     wanted = method.network
     if wanted.pooling is not None and wanted.pooling.layer is not None:
-        raise WeightsError(f"{method.title} has a layer that must be trained: give its own weights, not the trunk {source}")
+        raise WeightsError(
+            f"{method.title} has a layer that must be trained: give its own weights, not the trunk {source}"
+        )
     trunk = dataclasses.replace(foreign.config.trunk, stages=min(stages_in(foreign.tensors), wanted.trunk.stages))
     _require_whole(trunk, method, source)
     tensors = dict(foreign.tensors)
@@ -222,10 +231,12 @@ def recognise_tensorflow(arrays: Mapping[str, np.ndarray], source: str, method: 
     tensors = keras_parameters(arrays) if keras else slim_parameters(arrays)
     if "trunk.conv1.weight" not in tensors:
         names = ", ".join(list(arrays)[:3]) or "nothing"
-        raise WeightsError(f"{source} is a checkpoint of TensorFlow's, but of neither DELF nor DELG; it begins with {names}")
+        raise WeightsError(
+            f"{source} is a checkpoint of TensorFlow's, but of neither DELF nor DELG; it begins with {names}"
+        )
     trunk = trunk_config((name.removeprefix("trunk.") for name in tensors), source, stages=None)
     wanted = method or "delf"
-    half = "keras-half" if wanted == "delf" else "keras"
+    half: Literal["keras-half", "keras"] = "keras-half" if wanted == "delf" else "keras"
     trunk = dataclasses.replace(trunk, layout=half if keras else "slim", mean=TF_PIXELS.mean, std=TF_PIXELS.std)
     if keras:
         trunk = dataclasses.replace(trunk, stride_in_1x1=True)

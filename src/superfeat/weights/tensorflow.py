@@ -1,7 +1,8 @@
 """TensorFlow's checkpoints without TensorFlow, and the names of DELF and DELG in them.
 
-`X.index` is a LevelDB table whose values are small protocol buffers (type, shape, offset, size); `X.data-00000-of-00001`
-holds the values one after the other. Blocks are not compressed. Only float32 and integers are read.
+`X.index` is a LevelDB table whose values are small protocol buffers (type, shape, offset, size); the file
+`X.data-00000-of-00001` holds the values one after the other. Blocks are not compressed. Only float32, float64 and
+integers are read.
 """
 
 import re
@@ -43,7 +44,9 @@ def read_tensorflow(path: Path) -> Arrays:
     try:
         table, values = index.read_bytes(), data.read_bytes()
     except OSError as error:
-        raise WeightsError(f"cannot read {error.filename}: {error.strerror}; a checkpoint is .index and .data") from error
+        raise WeightsError(
+            f"cannot read {error.filename}: {error.strerror}; a checkpoint is .index and .data"
+        ) from error
     try:
         found = {name: _values(entry, values) for name, entry in _entries(table)}
         if not found:

@@ -23,7 +23,7 @@ def rows(count: int, dim: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     found = rng.standard_normal((count, dim)).astype(np.float32)
     found[count // 2 :: 3] = found[: len(found[count // 2 :: 3])]
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
 
 
 def made(path: Path, kernel: str, vectors: np.ndarray) -> Index:
@@ -65,7 +65,9 @@ def test_the_best_are_exact(count: int, dim: int, top: int, seed: int, kernel: s
 def test_roundings_are_as_far_off_as_they_say(count: int, dim: int, size: float) -> None:
     vectors = np.random.default_rng(count).standard_normal((count, dim)).astype(np.float32) * np.float32(size)
     rounded = round_rows(vectors)
-    off = np.linalg.norm(vectors.astype(np.float64) - rounded.values * rounded.steps[:, None].astype(np.float64), axis=1)
+    off = np.linalg.norm(
+        vectors.astype(np.float64) - rounded.values * rounded.steps[:, None].astype(np.float64), axis=1
+    )
     assert (off <= rounded.errors).all()
 
 
@@ -173,6 +175,6 @@ def test_expansion_is_the_released_one(golden: Path) -> None:
             np.testing.assert_allclose(ours, expected, atol=3e-6, err_msg=key)
     for number, expected in enumerate(found["dba_k3_alpha2"]):
         scores = database.astype(np.float64) @ database[number]
-        near = [place for place in np.argsort(-scores, kind="stable") if place != number][:3]
-        ours = expand_query(database[number], database[near], scores[near], 2.0)
+        others = [place for place in np.argsort(-scores, kind="stable") if place != number][:3]
+        ours = expand_query(database[number], database[others], scores[others], 2.0)
         np.testing.assert_allclose(ours, expected, atol=3e-6)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import superfeat
-from superfeat import Engine, ExtractConfig, Network, extract, load_network, save_network
+from superfeat import Engine, ExtractConfig, Network, extract, save_network
 from superfeat.config import NetworkConfig, PoolingConfig, TrunkConfig
 from superfeat.errors import SuperfeatError
 from superfeat.evaluation.evaluate import evaluate
@@ -99,8 +99,9 @@ def test_kernels_and_words_that_do_not_fit(tmp_path: Path, photo_folder: Path, f
 
 
 def test_a_protocol_run(tmp_path: Path, folder: Path) -> None:
-    from fixtures_recipe import noise
     from PIL import Image
+
+    from fixtures_recipe import noise
 
     for thing in range(3):
         (tmp_path / "things" / f"t{thing}").mkdir(parents=True)

@@ -63,7 +63,11 @@ def test_the_layouts_of_the_published_files(golden: Path) -> None:
         np.testing.assert_array_equal(meta["Lw"]["retrieval-SfM-120k"]["ms"][key], truth[f"Lw_120k_ms_{key}"])
     held = read_torch(golden / "zoo_layout_dirtorch.pt")["pca"]["Landmarks_clean"]
     assert isinstance(held, Inert)
-    for ours, theirs in (("mean", "mean_"), ("components", "components_"), ("explained_variance", "explained_variance_")):
+    for ours, theirs in (
+        ("mean", "mean_"),
+        ("components", "components_"),
+        ("explained_variance", "explained_variance_"),
+    ):
         np.testing.assert_array_equal(held.values[theirs], truth[f"pca_{ours}"])
 
 
@@ -92,8 +96,7 @@ def test_what_does_not_fit(tmp_path: Path, state: dict[str, Tensor], meta: dict[
 
 
 def test_apgem_without_its_layer_or_with_another_pca(tmp_path: Path) -> None:
-    trunk = {name: value for name, value in trunk_state().items()}
-    state = {**trunk, "adpool.p": torch.tensor([3.0])}
+    state = {**trunk_state(), "adpool.p": torch.tensor([3.0])}
     with pytest.raises(WeightsError, match="no layer fc"):
         load_network(saved(tmp_path / "a.pt", {"state_dict": state}))
     state |= {"fc.weight": torch.zeros(6, 512), "fc.bias": torch.zeros(6)}
