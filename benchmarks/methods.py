@@ -23,8 +23,8 @@ from superfeat.config import ExtractConfig
 from superfeat.datasets.retrieval_set import RetrievalSet, read_gnd_json
 from superfeat.evaluation.searching import own_names, renamed
 from superfeat.extraction.decode import decode
-from superfeat.extraction.extract import resize
 from superfeat.extraction.folder import FeatureWriter, feature_writer, photo_stamp
+from superfeat.extraction.scaling import resize
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, normalise
 from superfeat.methods.vectors import DOWN

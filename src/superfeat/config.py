@@ -4,6 +4,27 @@ import dataclasses
 from typing import Literal
 
 from superfeat.errors import ConfigError
+from superfeat.method_settings import (
+    ATTENTION_METHODS as ATTENTION_METHODS,
+)
+from superfeat.method_settings import (
+    METHOD_NAMES as METHOD_NAMES,
+)
+from superfeat.method_settings import (
+    VECTOR_KERNELS as VECTOR_KERNELS,
+)
+from superfeat.method_settings import (
+    VECTOR_METHODS as VECTOR_METHODS,
+)
+from superfeat.method_settings import (
+    AttentionConfig as AttentionConfig,
+)
+from superfeat.method_settings import (
+    ExpansionConfig as ExpansionConfig,
+)
+from superfeat.method_settings import (
+    PoolingConfig as PoolingConfig,
+)
 from superfeat.settings import OPTIONAL, nearest_name, require
 
 DEFAULT_WEIGHTS = "fire-landmarks-2"  # what is used where nobody says
@@ -14,10 +35,6 @@ CARRIED_CODEBOOK = "codebook"  # in a network's folder
 DEFAULT_QUIET = 2.0  # seconds in which no file of a watched folder may change before all are indexed
 WHITENED_DIM = 128
 WHITENING_IMAGES = 5000
-VECTOR_METHODS = ("mac", "spoc", "rmac", "gem", "apgem", "solar", "delg")  # one vector per photo
-ATTENTION_METHODS = ("delf",)
-METHOD_NAMES = ("fire", "how", *VECTOR_METHODS, *ATTENTION_METHODS)
-VECTOR_KERNELS = ("float32", "float16", "int8")  # how an index stores such vectors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,36 +69,6 @@ class LitConfig:
         for name in ("templates", "rounds", "dim"):
             require(getattr(self, name) >= 1, f"lit.{name}", getattr(self, name), "1 or more")
         require(self.dim >= 2, "lit.dim", self.dim, "2 or more")
-
-
-@dataclasses.dataclass(frozen=True)
-class PoolingConfig:
-    """How a map becomes one vector, and the layer that follows."""
-
-    kind: Literal["mac", "spoc", "gem", "rmac"] = "gem"
-    p: float = 3.0  # GeM's power, with which training begins
-    levels: int = 3  # sizes of R-MAC's squares
-    layer: int | None = None  # outputs of a fully connected layer behind the pooling; None: there is none
-
-    def __post_init__(self) -> None:
-        require(self.p > 0, "pooling.p", self.p, "above 0")
-        require(self.levels >= 1, "pooling.levels", self.levels, "1 or more")
-        require(self.layer is None or self.layer >= 1, "pooling.layer", self.layer, "1 or more")
-
-
-@dataclasses.dataclass(frozen=True)
-class AttentionConfig:
-    """DELF's local features, and DELG's: what they are, and what says how much each counts."""
-
-    source: Literal["map", "reduced", "head"] = "map"  # the trunk's places, an autoencoder's, or the head's own
-    reduced: int = 128  # dimensions that the autoencoder gives
-    trained: bool = True  # whether there is a head for attention; without one the norm of a feature stands in for it
-    epsilon: float = 1e-5  # of the head's batch-norm
-
-    def __post_init__(self) -> None:
-        require(self.reduced >= 1, "attention.reduced", self.reduced, "1 or more")
-        require(self.epsilon > 0, "attention.epsilon", self.epsilon, "above 0")
-        require(self.trained or self.source != "head", "attention.trained", False, "true where features are the head's")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +108,8 @@ class ExtractConfig:
     upright: bool = True  # turn by the EXIF tag; benchmarks read images as stored
     draft: bool = False  # let the JPEG decoder shrink large photos: faster, a little different
     attention: Literal["none", "regions", "maps"] = "none"
-    least_strength: float | None = (
-        optional_part()
-    )  # features weaker than this are dropped (DELF's and DELG's threshold)
+    # Features weaker than this are dropped (DELF's threshold)
+    least_strength: float | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
@@ -155,18 +141,6 @@ class CodebookConfig:
         for name in ("words", "rounds", "points_per_word"):
             require(getattr(self, name) >= 1, f"codebook.{name}", getattr(self, name), "1 or more")
         require(self.seed >= 0, "codebook.seed", self.seed, "0 or more")
-
-
-@dataclasses.dataclass(frozen=True)
-class ExpansionConfig:
-    """alpha query expansion: the query together with its nearest images, each weighted by similarity^alpha."""
-
-    images: int = 10
-    alpha: float = 3.0
-
-    def __post_init__(self) -> None:
-        require(self.images >= 1, "search.expansion.images", self.images, "1 or more")
-        require(self.alpha >= 0, "search.expansion.alpha", self.alpha, "0 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,6 +255,8 @@ class LossConfig:
     ratio: float = 0.9
     reciprocal: bool = True
     same_id: bool = True
+    # Bins of AP-GeM's listwise loss, in place of the contrastive one on pooled vectors
+    listwise: int | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         for name in ("superfeature", "decorrelation", "pooled"):
@@ -289,6 +265,7 @@ class LossConfig:
             raise ConfigError("all three losses have weight 0; give losses.superfeature or losses.pooled a weight")
         for name in ("margin", "pooled_margin", "ratio"):
             require(getattr(self, name) > 0, f"losses.{name}", getattr(self, name), "above 0")
+        require(self.listwise is None or self.listwise >= 2, "losses.listwise", self.listwise, "2 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -368,17 +345,26 @@ class Recipe:
     pretraining: PretrainConfig = PretrainConfig()
 
     def __post_init__(self) -> None:
-        if self.network.method == "how":
+        method = {"how": "HOW"}.get(self.network.method, self.network.method)
+        if self.network.lit is None:
             if self.losses.superfeature or self.losses.decorrelation:
                 raise ConfigError(
-                    "HOW has no super-features: set losses.superfeature and losses.decorrelation to 0, "
+                    f"{method} has no super-features: set losses.superfeature and losses.decorrelation to 0, "
                     "losses.pooled to 1"
                 )
-            require(self.training.parts == "all", "training.parts", self.training.parts, "'all' for HOW")
-            require(not self.pretraining.first, "pretraining.first", True, "false for HOW, which has no LIT")
+            require(self.training.parts == "all", "training.parts", self.training.parts, f"'all' for {method}")
+            require(not self.pretraining.first, "pretraining.first", True, f"false for {method}, which has no LIT")
         made = self.data.synthetic_views
         require(not made or self.training.parts == "all", "data.synthetic_views", made, "0 where maps are stored")
-        if self.network.whitened_dim is None:
+        listed = self.losses.listwise is not None and self.training.negatives_from != "step"
+        require(
+            not listed, "training.negatives_from", "pool", "'step' with the listwise loss, which ranks a whole step"
+        )
+        vector, whitened = self.network.method in VECTOR_METHODS, self.network.whitened_dim
+        require(
+            not vector or whitened is None, "network.whitened_dim", whitened, "left out: vectors are whitened later"
+        )
+        if whitened is None and not vector:
             raise ConfigError("training needs a whitening: give network.whitened_dim, for example 128")
 
 

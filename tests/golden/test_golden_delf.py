@@ -16,12 +16,12 @@ from fixtures_zoo import zoo_arrays, zoo_state
 from superfeat import Network, load_network
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import WeightsError
-from superfeat.extraction.extract import ROUNDED, resize
 from superfeat.extraction.receptive import centres, receptive_boxes, without_overlap
+from superfeat.extraction.scaling import ROUNDED, resize
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.index.regional import mean_residuals, regional_words, residuals, vlad
-from superfeat.nets.attentive import Attention, Autoencoder, attended
+from superfeat.nets.attentive import AttentionHead, Autoencoder, attended
 from superfeat.nets.global_vector import over_scales
 from superfeat.nets.pooling import gem
 from superfeat.rerank.affine import D2R, DELG, LocalFeatures, Matching, count_inliers, match, rerank
@@ -123,10 +123,10 @@ def test_delg_of_the_port(arrays: Callable[[str], Arrays], golden: Path, tmp_pat
     assert relative_error(weighted, found["local_map"]) <= TOLERANCE
 
 
-def heads(found: Arrays, channels: int, reduced: int) -> tuple[Attention, Autoencoder]:
+def heads(found: Arrays, channels: int, reduced: int) -> tuple[AttentionHead, Autoencoder]:
     named = {name: value for name, value in found.items() if name.startswith(("attention/", "autoencoder/"))}
     values = keras_parameters(named)
-    attention, autoencoder = Attention(channels, 1e-3).eval(), Autoencoder(channels, reduced).eval()
+    attention, autoencoder = AttentionHead(channels, 1e-3).eval(), Autoencoder(channels, reduced).eval()
     for part, module in (("attention.", attention), ("autoencoder.", autoencoder)):
         own = {name.removeprefix(part): value for name, value in values.items() if name.startswith(part)}
         module.load_state_dict(own, strict=False)

@@ -20,12 +20,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int64, UInt8
-from torch import Tensor, nn
+from torch import Tensor
 
 from superfeat.config import DEFAULT_PROFILE, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.decode import Decoded, decode, read_for
 from superfeat.extraction.folder import FeatureFacts, feature_writer, photo_stamp
+from superfeat.extraction.scaling import ROUNDED, find_regions, resize
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, normalise, scaled_size
 from superfeat.methods import method_of
@@ -36,7 +37,6 @@ from superfeat.threads import all_cores, worker_pool
 from superfeat.weights import Network
 
 DECODERS = 2
-ROUNDED = "rounded"
 EVERY_FEATURE = 1 << 30
 MALLOC_ARENA_MAX, MALLOC_MMAP_MAX, MALLOC_TRIM_THRESHOLD = -8, -4, -1  # of glibc's mallopt
 BYTES_PER_WORKER = 2 << 30  # the trunk at scale 2.0 of 1024 x 1024 needs about 1.5 GB
@@ -319,37 +319,6 @@ def _run_scale(
     regions = None if attention == "none" else find_regions(local).cpu().numpy()
     maps = local.maps[0].cpu().numpy() if attention == "maps" and local.maps is not None else None
     return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps, local.grid)
-
-
-def resize(
-    image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool | str
-) -> Float[Tensor, "batch 3 h w"]:
-    """Bilinear without antialias. `recompute` takes the ratio of the sizes, which are cut off, as the scale, as HOW
-    does; ROUNDED the ratio of sizes that are rounded, half to even, as DELF does."""
-    if scale == 1:
-        return image
-    if recompute == ROUNDED:
-        sizes = [max(1, round(side * float(np.float32(scale)))) for side in image.shape[-2:]]
-        return nn.functional.interpolate(image, size=sizes, mode="bilinear", align_corners=False)
-    return nn.functional.interpolate(
-        image, scale_factor=scale, mode="bilinear", align_corners=False, recompute_scale_factor=bool(recompute)
-    )
-
-
-def find_regions(local: Local) -> Float[Tensor, "n 4"]:
-    """Centroid x, y and standard deviation in x, y of each feature's attention, as fractions of the image."""
-    height, width = local.grid
-    device = local.vectors.device
-    x = ((torch.arange(width, device=device) + 0.5) / width).expand(height, width).flatten()
-    y = ((torch.arange(height, device=device) + 0.5) / height).unsqueeze(1).expand(height, width).flatten()
-    within = torch.tensor([width, height], device=device).float().square().mul(12).reciprocal()  # a place is a cell
-    places = torch.stack((x, y), dim=1)
-    if local.maps is None:
-        return torch.cat((places, within.sqrt().expand(len(places), 2)), dim=1)
-    maps = local.maps[0].flatten(1)
-    centroids = maps @ places
-    variances = maps @ places.square() - centroids.square()
-    return torch.cat((centroids, (variances.clamp(min=0) + within).sqrt()), dim=1)
 
 
 def strongest(

@@ -6,7 +6,7 @@ import torch
 from superfeat.config import AttentionConfig, NetworkConfig, TrunkConfig
 from superfeat.errors import SuperfeatError
 from superfeat.methods.method import Graph, Method, Shapes
-from superfeat.nets.attentive import HIDDEN, Attention, Autoencoder, Delf
+from superfeat.nets.attentive import HIDDEN, AttentionHead, Autoencoder, Delf
 from superfeat.nets.trunk import Trunk
 from superfeat.nets.whitening import Whitening
 
@@ -17,7 +17,7 @@ LENGTH_FLOOR = 1e-12
 def _build(config: NetworkConfig, trunk: Trunk, whitening: Whitening | None) -> Delf:
     chosen = config.attention
     assert chosen is not None
-    head = Attention(trunk.channels, chosen.epsilon) if chosen.trained else None
+    head = AttentionHead(trunk.channels, chosen.epsilon) if chosen.trained else None
     narrow = Autoencoder(trunk.channels, chosen.reduced) if chosen.source == "reduced" else None
     return Delf(trunk, head, narrow, whitening, chosen.source)
 

@@ -14,7 +14,7 @@ HIDDEN = 512  # channels inside the head
 Source = Literal["map", "reduced", "head"]
 
 
-class Attention(nn.Module):
+class AttentionHead(nn.Module):
     """How much each place counts: 1x1 to 512, batch-norm, ReLU, 1x1 to one, softplus."""
 
     def __init__(self, channels: int, epsilon: float = 1e-5) -> None:
@@ -62,7 +62,7 @@ class Delf(LocalNetwork):
     def __init__(
         self,
         trunk: Trunk,
-        attention: Attention | None,
+        attention: AttentionHead | None,
         autoencoder: Autoencoder | None,
         whitening: Whitening | None,
         source: Source = "map",

@@ -68,7 +68,7 @@ class Compared:
         ]
 
 
-class Step(NamedTuple):
+class ComparisonStep(NamedTuple):
     """How far the comparison is: which method, which stage, `done` of `total`."""
 
     label: str
@@ -107,7 +107,7 @@ def compare_methods(
     settings: Changes | None = None,
     codebook_images: Sequence[str | Path] = (),
     workers: int | None = None,
-) -> Work[Step, Compared]:
+) -> Work[ComparisonStep, Compared]:
     """Measures each method on the set, in a folder of its own below `output`; a run that was stopped goes on.
 
     `dataset` is what `evaluate` takes; `settings` are of EvaluateConfig, the same for all. Words of methods of local
@@ -117,7 +117,7 @@ def compare_methods(
     if len({one.label for one in chosen}) < len(chosen):
         raise SuperfeatError("two methods have the same name; call them differently: NAME=WEIGHTS")
 
-    def steps() -> Generator[Step, None, Compared]:
+    def steps() -> Generator[ComparisonStep, None, Compared]:
         test = (
             dataset
             if isinstance(dataset, RetrievalSet)
@@ -136,10 +136,10 @@ def compare_methods(
                 workers=workers,
             )
             for step in work:
-                yield Step(one.label, step.stage, step.done, step.total)
+                yield ComparisonStep(one.label, step.stage, step.done, step.total)
             measured = work.result()
             found.append((one, measured, time_photos(measured.network, test, measured.config)))
-            yield Step(one.label, "timing", TIMED_PHOTOS, TIMED_PHOTOS)
+            yield ComparisonStep(one.label, "timing", TIMED_PHOTOS, TIMED_PHOTOS)
         return judged(test.name, found)
 
     return Work(steps())

@@ -122,7 +122,7 @@ def test_a_protocol_run(tmp_path: Path, folder: Path) -> None:
 def test_pooling_settings_are_checked() -> None:
     for wrong in ({"p": 0.0}, {"levels": 0}, {"layer": 0}):
         with pytest.raises(SuperfeatError, match="pooling"):
-            PoolingConfig(**wrong)  # type: ignore[arg-type]
+            PoolingConfig(**wrong)
     with pytest.raises(SuperfeatError, match="'gem' needs \\[pooling\\]"):
         NetworkConfig("gem", lit=None)
     with pytest.raises(SuperfeatError, match="'how' takes no \\[pooling\\]"):
