@@ -26,9 +26,9 @@ from superfeat.index.labels import merge_labels, verify_labels
 from superfeat.index.manifest import MANIFEST, IndexFacts, IndexInfo
 from superfeat.index.merging import Merging
 from superfeat.index.names import Image, key_of, require_json, require_name
-from superfeat.index.segments import Layout, content_digest, require_words
+from superfeat.index.segments import content_digest, require_words
 from superfeat.index.snapshot import Snapshot
-from superfeat.index.vectors import as_row
+from superfeat.index.vectors import as_vector
 from superfeat.index.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
 from superfeat.settings import overlay
 from superfeat.storage.store import as_json, writer_lock
@@ -36,7 +36,6 @@ from superfeat.threads import all_cores, run_all
 
 Indexable = Features | np.ndarray | ImageWords
 QueryLike = Indexable | str
-VECTORS_AT_ONCE = 64  # queries that share one reading of an index of vectors
 
 
 class Index:
@@ -181,7 +180,7 @@ class Index:
         layout = self._contents.layout
         vectors = require_vectors(rows, "features", layout.dim)
         if layout.vectors is not None:
-            return _as_vector(vectors, layout, network)
+            return as_vector(vectors, layout.vectors, layout.codebook, network)
         assigned = self.codebook.assign(vectors, count)
         words, sums = aggregate(vectors, assigned, self.codebook.centroids)
         codes = binarise(sums) if layout.binary else normalise_residuals(sums)
@@ -361,13 +360,7 @@ class Index:
         snapshot = self.snapshot()
         words = [self.words_for(query, config, snapshot) for query in queries]
         if snapshot.layout.vectors is not None and config.expansion is None:
-            return [
-                ranking
-                for first in range(0, len(words), VECTORS_AT_ONCE)
-                for ranking in snapshot.nearest_many(
-                    words[first : first + VECTORS_AT_ONCE], top, workers or all_cores()
-                )
-            ]
+            return snapshot.nearest_many(words, top, workers or all_cores())
         found: list[Ranking | None] = [None] * len(queries)
 
         def work(number: int) -> None:
@@ -398,14 +391,3 @@ class Index:
             if name not in ids:
                 raise SuperfeatError(f"{self.path} has no image called {name}")
         return [ids[name] for name in names]
-
-
-def _as_vector(vectors: np.ndarray, layout: Layout, network: str | None) -> ImageWords:
-    """An image that is one vector: the only code of the only word."""
-    if len(vectors) != 1:
-        raise SuperfeatError(
-            f"this index holds one vector per photo, and these features are {len(vectors)}: they come from a network "
-            "of local features; use the network that the index was made with"
-        )
-    assert layout.vectors is not None
-    return ImageWords(np.zeros(1, np.int32), as_row(vectors[0], layout.vectors), layout.codebook, None, network)

@@ -24,7 +24,7 @@ from superfeat.index.kernel import (
 from superfeat.index.names import Image
 from superfeat.index.postings import count_images, weight_sums
 from superfeat.index.segments import Layout, Segment, build_segment, require_words
-from superfeat.index.vectors import Limit, best_rows, choose, expand_query, products, rounding_bound
+from superfeat.index.vectors import QUERIES_AT_ONCE, Limit, best_rows, choose, expand_query, products, rounding_bound
 from superfeat.threads import run_all
 
 MOST = 1.0  # the score of an image with itself, which rounding may exceed
@@ -208,27 +208,27 @@ class Snapshot:
         return self._ranking(found, top, MOST)
 
     def nearest_many(self, queries: Sequence[ImageWords], top: int | None, workers: int) -> list[Ranking]:
-        """The same for many vectors at once: each segment is read once for all of them."""
-        asked = [
-            np.asarray(require_words(one, self.layout, "the query's words").codes[0], np.float32) for one in queries
-        ]
+        """The same for many vectors: each segment is read once for many of them."""
+        rankings: list[Ranking] = []
+        for first in range(0, len(queries), QUERIES_AT_ONCE):
+            part = queries[first : first + QUERIES_AT_ONCE]
+            some = [require_words(one, self.layout, "the query's words") for one in part]
+            rankings += self._nearest_together(
+                np.stack([one.codes[0] for one in some]).astype(np.float32), top, workers
+            )
+        return rankings
+
+    def _nearest_together(
+        self, asked: Float32[np.ndarray, "queries dim"], top: int | None, workers: int
+    ) -> list[Ranking]:
         parts: list[list[Best | None]] = [[None] * len(self.segments) for _ in asked]
-        limits = [Limit() for _ in asked]
+        limits, wanted = [Limit() for _ in asked], len(self) if top is None else top
         for place, (segment, mask) in enumerate(zip(self.segments, self.alive, strict=True)):
-            about = products(segment.postings.codes, np.stack(asked))
+            rows = segment.postings.codes
+            about = products(rows, asked)
 
-            def work(
-                number: int,
-                place: int = place,
-                rows: np.ndarray = segment.postings.codes,
-                mask: Mask = mask,
-                about: np.ndarray = about,
-            ) -> None:
-                query, wanted = asked[number], len(self) if top is None else top
-                off = rounding_bound(query)
-                parts[number][place] = choose(rows, query, about[number], off, mask, wanted, limits[number])
-
-            run_all(work, list(range(len(asked))), workers)
+            one = functools.partial(_choose_for, parts, place, rows, asked, about, mask, wanted, limits)
+            run_all(one, list(range(len(asked))), workers)
         return [self._ranking(found, top, MOST) for found in parts]
 
     def _selectivity(self, config: SearchConfig, table: np.ndarray | None) -> Selectivity:
@@ -277,3 +277,19 @@ class Snapshot:
         ids = np.concatenate([self.segments[place].images[best.ids] for place, best in parts])
         order = np.lexsort((ids, -scores))[:top]
         return Ranking(tuple(self.names(ids[order])), scores[order], ids[order])
+
+
+def _choose_for(
+    parts: list[list[Best | None]],
+    place: int,
+    rows: np.ndarray,
+    asked: Float32[np.ndarray, "queries dim"],
+    about: Float32[np.ndarray, "queries images"],
+    mask: Mask,
+    wanted: int,
+    limits: list[Limit],
+    number: int,
+) -> None:
+    """What one query of many finds in a segment."""
+    off = rounding_bound(asked[number])
+    parts[number][place] = choose(rows, asked[number], about[number], off, mask, wanted, limits[number])

@@ -14,12 +14,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from superfeat.errors import SuperfeatError
+from superfeat.features import ImageWords
 from superfeat.index.kernel import Best, compiled
 
 LARGEST = 127  # of a value in 8 bits
 UNIT_ROUNDING = 2.0**-24  # of float32
 SLACK = 1 + 1e-6  # of bounds, for the rounding in computing them
 LONGEST = 1 + 1e-3  # of a stored vector: float16 rounds a unit vector's values
+QUERIES_AT_ONCE = 64  # that share one reading of all rows
 ROWS_AT_ONCE = 1 << 12  # of a product of matrices
 Rows = np.ndarray  # (images, dim) float32, or uint16: the bits of float16
 
@@ -51,6 +54,16 @@ def as_row(vector: Float32[np.ndarray, " dim"], kind: str) -> np.ndarray:
     wide = np.asarray(vector, np.float64)
     norm = float(np.linalg.norm(wide))
     return (wide / norm if norm > 0 else wide)[None].astype("<f2" if kind == "float16" else "<f4")
+
+
+def as_vector(vectors: Float32[np.ndarray, "n dim"], kind: str, codebook: str, network: str | None) -> ImageWords:
+    """An image that is one vector: the only code of the only word."""
+    if len(vectors) != 1:
+        raise SuperfeatError(
+            f"this index holds one vector per photo, and these features are {len(vectors)}: they come from a network "
+            "of local features; use the network that the index was made with"
+        )
+    return ImageWords(np.zeros(1, np.int32), as_row(vectors[0], kind), codebook, None, network)
 
 
 class Limit:
