@@ -26,7 +26,8 @@ from torch import Tensor
 import superfeat
 from benchmarks.plain import SCALES, PlainFire
 from superfeat.config import NetworkConfig
-from superfeat.extraction.extract import keep_memory, resize
+from superfeat.extraction.extract import keep_memory
+from superfeat.extraction.scaling import resize
 from superfeat.images import normalise, read_image, scaled_size
 from superfeat.nets.fire import Fire
 from superfeat.nets.trunk import ResNet

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import superfeat
-from superfeat.extraction.extract import resize
+from superfeat.extraction.scaling import resize
 from superfeat.images import normalise, read_image
 from superfeat.nets.local import Local
 from superfeat.sources.listing import list_photos

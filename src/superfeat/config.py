@@ -4,7 +4,28 @@ import dataclasses
 from typing import Literal
 
 from superfeat.errors import ConfigError
-from superfeat.settings import nearest_name, require
+from superfeat.method_settings import (
+    ATTENTION_METHODS as ATTENTION_METHODS,
+)
+from superfeat.method_settings import (
+    METHOD_NAMES as METHOD_NAMES,
+)
+from superfeat.method_settings import (
+    VECTOR_KERNELS as VECTOR_KERNELS,
+)
+from superfeat.method_settings import (
+    VECTOR_METHODS as VECTOR_METHODS,
+)
+from superfeat.method_settings import (
+    AttentionConfig as AttentionConfig,
+)
+from superfeat.method_settings import (
+    ExpansionConfig as ExpansionConfig,
+)
+from superfeat.method_settings import (
+    PoolingConfig as PoolingConfig,
+)
+from superfeat.settings import OPTIONAL, nearest_name, require
 
 DEFAULT_WEIGHTS = "fire-landmarks-2"  # what is used where nobody says
 DEFAULT_PROFILE = "fast"
@@ -25,6 +46,8 @@ class TrunkConfig:
     stride_in_1x1: bool = False  # the older variant of Caffe and Keras weights
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    # TensorFlow's ResNets; None: torchvision's
+    layout: Literal["slim", "keras", "keras-half"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
@@ -56,8 +79,16 @@ class NetworkConfig:
     trunk: TrunkConfig = TrunkConfig()
     lit: LitConfig | None = LitConfig()
     whitened_dim: int | None = WHITENED_DIM
+    # Of the methods with one vector per photo
+    pooling: PoolingConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    # Of local features that attention selects: DELF's, DELG's
+    attention: AttentionConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
+        for part, methods in (("pooling", VECTOR_METHODS), ("attention", ATTENTION_METHODS)):
+            if (self.method in methods) != (getattr(self, part) is not None):
+                needs = "needs" if self.method in methods else "takes no"
+                raise ConfigError(f"method '{self.method}' {needs} [{part}] settings")
         if (self.method == "fire") != (self.lit is not None):
             raise ConfigError(
                 f"method '{self.method}' {'needs' if self.method == 'fire' else 'takes no'} [lit] settings"
@@ -77,6 +108,8 @@ class ExtractConfig:
     upright: bool = True  # turn by the EXIF tag; benchmarks read images as stored
     draft: bool = False  # let the JPEG decoder shrink large photos: faster, a little different
     attention: Literal["none", "regions", "maps"] = "none"
+    # Features weaker than this are dropped (DELF's threshold)
+    least_strength: float | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
@@ -118,6 +151,10 @@ class SearchConfig:
     alpha: float = 3.0  # selectivity: u^alpha
     threshold: float = 0.0  # where u reaches it
     idf: bool = False
+    # Of queries that are one vector
+    expansion: ExpansionConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    # "none": sums are not divided by numbers of words (R-ASMK)
+    norm: Literal["none"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         require(self.assignments >= 1, "search.assignments", self.assignments, "1 or more")
@@ -129,7 +166,7 @@ class SearchConfig:
 class IndexConfig:
     """What an index stores of each residual, and how it is searched unless told otherwise."""
 
-    kernel: Literal["binary", "real"] = "binary"
+    kernel: Literal["binary", "real", "float32", "float16", "int8"] = "binary"  # the last three: one vector per photo
     search: SearchConfig = SearchConfig()
 
 
@@ -218,6 +255,8 @@ class LossConfig:
     ratio: float = 0.9
     reciprocal: bool = True
     same_id: bool = True
+    # Bins of AP-GeM's listwise loss, in place of the contrastive one on pooled vectors
+    listwise: int | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         for name in ("superfeature", "decorrelation", "pooled"):
@@ -226,6 +265,7 @@ class LossConfig:
             raise ConfigError("all three losses have weight 0; give losses.superfeature or losses.pooled a weight")
         for name in ("margin", "pooled_margin", "ratio"):
             require(getattr(self, name) > 0, f"losses.{name}", getattr(self, name), "above 0")
+        require(self.listwise is None or self.listwise >= 2, "losses.listwise", self.listwise, "2 or more")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,17 +345,26 @@ class Recipe:
     pretraining: PretrainConfig = PretrainConfig()
 
     def __post_init__(self) -> None:
-        if self.network.method == "how":
+        method = {"how": "HOW"}.get(self.network.method, self.network.method)
+        if self.network.lit is None:
             if self.losses.superfeature or self.losses.decorrelation:
                 raise ConfigError(
-                    "HOW has no super-features: set losses.superfeature and losses.decorrelation to 0, "
+                    f"{method} has no super-features: set losses.superfeature and losses.decorrelation to 0, "
                     "losses.pooled to 1"
                 )
-            require(self.training.parts == "all", "training.parts", self.training.parts, "'all' for HOW")
-            require(not self.pretraining.first, "pretraining.first", True, "false for HOW, which has no LIT")
+            require(self.training.parts == "all", "training.parts", self.training.parts, f"'all' for {method}")
+            require(not self.pretraining.first, "pretraining.first", True, f"false for {method}, which has no LIT")
         made = self.data.synthetic_views
         require(not made or self.training.parts == "all", "data.synthetic_views", made, "0 where maps are stored")
-        if self.network.whitened_dim is None:
+        listed = self.losses.listwise is not None and self.training.negatives_from != "step"
+        require(
+            not listed, "training.negatives_from", "pool", "'step' with the listwise loss, which ranks a whole step"
+        )
+        vector, whitened = self.network.method in VECTOR_METHODS, self.network.whitened_dim
+        require(
+            not vector or whitened is None, "network.whitened_dim", whitened, "left out: vectors are whitened later"
+        )
+        if whitened is None and not vector:
             raise ConfigError("training needs a whitening: give network.whitened_dim, for example 128")
 
 

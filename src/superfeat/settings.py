@@ -17,6 +17,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+# The metadata of a field that settings may have or not: without it they are written, and have the digest, as before
+# there was any.
+OPTIONAL = {"optional": True}
 Settings = TypeVar("Settings")
 Values = dict[str, Any]  # settings as plain values, as files hold them: what `as_dict` gives
 Changes = Mapping[str, Any]  # settings by name, nested or dotted: what `overlay` takes
@@ -79,8 +82,14 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def as_dict(settings: Any) -> Values:
-    """Plain JSON-ready values."""
+    """Plain JSON-ready values. A part that most do not have (OPTIONAL) is left out where there is none."""
     plain: Values = dataclasses.asdict(settings)
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if value is None and field.metadata.get("optional"):
+            del plain[field.name]
+        elif dataclasses.is_dataclass(value):
+            plain[field.name] = as_dict(value)
     return plain
 
 

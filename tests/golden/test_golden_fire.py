@@ -17,7 +17,7 @@ import oracles
 from fixtures_recipe import SCALES, absolute_error, recipe, relative_error, released_checkpoint
 from superfeat import ExtractConfig, Features, Network, extract, load_network
 from superfeat.config import NetworkConfig
-from superfeat.extraction.extract import resize
+from superfeat.extraction.scaling import resize
 from superfeat.images import normalise
 from superfeat.nets.fire import Fire
 from superfeat.nets.fused import FusedResNet, for_inference

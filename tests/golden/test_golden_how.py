@@ -13,7 +13,7 @@ import oracles
 from fixtures_recipe import SCALES, absolute_error, relative_error, released_checkpoint, released_state
 from superfeat import ExtractConfig, Network, extract, load_network
 from superfeat.config import NetworkConfig, TrunkConfig
-from superfeat.extraction.extract import resize
+from superfeat.extraction.scaling import resize
 from superfeat.images import normalise
 from superfeat.nets.fused import FusedResNet, for_inference
 from superfeat.nets.local import Local, pool

@@ -7,6 +7,7 @@ No number is changed. Where an array is thinned out, whole arrays beside it prov
 
 import hashlib
 import io
+import json
 import shutil
 import sys
 import zipfile
@@ -20,7 +21,8 @@ Arrays = dict[str, np.ndarray]
 
 COPIED = (
     "asmk_codebook.pkl", "asmk_ivf_5images.pkl", "fire_r50_state_dict_shapes.json", "fire_tiny.pth", "gnd_synth.pkl",
-    "load_src.png",
+    "load_src.png", "zoo_layout_cirtorch.pth", "zoo_layout_dirtorch.pt", "zoo_tf_codebook.data-00000-of-00001",
+    "zoo_tf_codebook.index",
 )  # fmt: skip
 ROWS = 3  # of a scaled input one row in three stays: both phases of an enlargement by two
 DIMENSIONS = 8  # one in so many of a feature stays, where features are many
@@ -78,6 +80,15 @@ def losses(arrays: Arrays) -> Arrays:
     return kept
 
 
+def delg_extract(arrays: Arrays) -> Arrays:
+    return _thin_inputs(arrays)
+
+
+def solar(arrays: Arrays) -> Arrays:
+    """The form for drawing alone is nobody's."""
+    return {key: value for key, value in arrays.items() if not key.endswith("_draw")}
+
+
 def whole(arrays: Arrays) -> Arrays:
     return arrays
 
@@ -94,6 +105,21 @@ TRIMMED: dict[str, Callable[[Arrays], Arrays]] = {
     "losses": losses,
     "train_step_tiny": whole,
     "whitening": whole,
+    "zoo_cirtorch_full": whole,
+    "zoo_cirtorch_net": whole,
+    "zoo_cirtorch_pool": whole,
+    "zoo_cirtorch_whiten": whole,
+    "zoo_delf_select": whole,
+    "zoo_delf_slim_r50": whole,
+    "zoo_delf_sv": whole,
+    "zoo_delg_extract": delg_extract,
+    "zoo_delg_heads": whole,
+    "zoo_delg_keras_r50": whole,
+    "zoo_delg_port": whole,
+    "zoo_dirtorch": whole,
+    "zoo_layout_truth": whole,
+    "zoo_rasmk": whole,
+    "zoo_solar": solar,
 }
 
 
@@ -125,6 +151,8 @@ def main(source: Path) -> None:
     DATA.mkdir(exist_ok=True)
     for name in COPIED:
         shutil.copyfile(source / name, DATA / name)
+    shapes = json.loads((source / "zoo_state_dict_shapes.json").read_text())
+    (DATA / "zoo_state_dict_shapes.json").write_text(json.dumps(shapes, separators=(",", ":")))
     for name, trim in TRIMMED.items():
         with np.load(source / f"{name}.npz") as file:
             write(DATA / f"{name}.npz", trim(dict(file)))

@@ -13,7 +13,7 @@ from PIL import Image
 import oracles
 from fixtures_recipe import absolute_error, noise, quick_network
 from superfeat import ExtractConfig, Features, Network, extract
-from superfeat.extraction.extract import find_regions, resize
+from superfeat.extraction.scaling import find_regions, resize
 from superfeat.images import Photo, Skipped, normalise, scaled_size
 from superfeat.nets.local import Local
 

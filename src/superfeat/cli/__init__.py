@@ -8,6 +8,7 @@ import superfeat
 from superfeat.cli.analyze import analyze
 from superfeat.cli.artefacts import info, verify
 from superfeat.cli.calibrate import calibrate
+from superfeat.cli.compare import compare
 from superfeat.cli.completion import completion
 from superfeat.cli.demo import demo
 from superfeat.cli.doctor import doctor
@@ -55,6 +56,7 @@ VERBS = (
     draw,
     pairs_from_labels,
     evaluate,
+    compare,
     analyze,
     reproduce,
     weights,

@@ -68,14 +68,13 @@ def extract(
 
     What is already in the output folder is not done again, so an interrupted run goes on where it stopped.
     """
-    config = read_extract_config(profile, config_file, assignments)
     flags: dict[str, Any] = {"features_per_image": features, "max_side": max_side}
     flags |= {"upright": False if as_stored else None, "attention": "regions" if regions else None}
-    config = overlay(config, {name: value for name, value in flags.items() if value is not None})
 
     from superfeat.extraction.extract import extract_to, keep_memory
     from superfeat.extraction.folder import stored_names
     from superfeat.images import Skipped
+    from superfeat.methods import profile_for
     from superfeat.sources.listing import list_photos, nothing_there
     from superfeat.weights import load_network
 
@@ -85,6 +84,8 @@ def extract(
     if not listing.photos:
         raise SuperfeatError(nothing_there(photos, listing))
     network = load_network(weights)
+    config = read_extract_config(profile_for(network.config.method, profile), config_file, assignments)
+    config = overlay(config, {name: value for name, value in flags.items() if value is not None})
     there = stored_names(output)
     progress = Progress("extracting", len(listing.photos))
     progress.at(sum(photo.name in there for photo in listing.photos))
@@ -96,7 +97,7 @@ def extract(
         progress.step(outcome.name)
     progress.done()
     print_result({**_extract_result(output, listing, new), "noted": noted}, as_json, _extract_report)
-    if network.config.whitened_dim is None and not as_json:
+    if network.config.whitened_dim is None and not network.one_vector and not as_json:
         note = f"note: these weights have no whitening, so features have {network.dim} raw dimensions; learn one with"
         say(f"{note}: superfeat weights whiten {weights} PHOTOS -o NETWORK")
 
@@ -117,8 +118,8 @@ def _extract_result(output: Path, listing: "Listing", new: int) -> Told:
     }
 
 
-def read_extract_config(profile: str, config_file: Path | None, assignments: Iterable[str]) -> ExtractConfig:
-    config = ExtractConfig.profile(profile)
+def read_extract_config(config: ExtractConfig, config_file: Path | None, assignments: Iterable[str]) -> ExtractConfig:
+    """Settings with those of a file and of single assignments on top."""
     if config_file is not None:
         tables = read_toml(config_file)
         unknown = sorted(set(tables) - {"extract"})

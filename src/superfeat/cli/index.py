@@ -20,7 +20,7 @@ from superfeat.cli.terminal import (
     tree,
     workers_option,
 )
-from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, OWN_CODEBOOK, PROFILES, CodebookConfig
+from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, OWN_CODEBOOK, PROFILES, VECTOR_KERNELS, CodebookConfig
 from superfeat.errors import SuperfeatError
 from superfeat.settings import parse_assignment
 
@@ -147,7 +147,11 @@ def photo_options(command: Command) -> Command:
     help=f"For a new index: a folder, or '{OWN_CODEBOOK}' for one learned from what is indexed. "
     f"[default: the one that comes with the network, else '{OWN_CODEBOOK}']",
 )
-@click.option("--kernel", type=click.Choice(["binary", "real"]), help="For a new index. [default: binary]")
+@click.option(
+    "--kernel",
+    type=click.Choice(["binary", "real", *VECTOR_KERNELS]),
+    help="For a new index. [default: binary; of vectors: float32]",
+)
 @photo_options
 @click.option("--sync", is_flag=True, help="Also drop photos that are no longer there.")
 @json_option

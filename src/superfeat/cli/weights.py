@@ -10,7 +10,7 @@ import click
 from superfeat.cli.accounts import accounts_for_files, as_told
 from superfeat.cli.lines import Progress, say
 from superfeat.cli.terminal import Told, VerbGroup, json_option, print_result, tree, workers_option
-from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
+from superfeat.config import METHOD_NAMES, WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -47,13 +47,20 @@ def describe_network(source: str) -> Told:
 @click.option(
     "--output", "-o", required=True, type=click.Path(path_type=Path), help="A folder, or a file ending in .onnx."
 )
+@click.option("--method", type=click.Choice(list(METHOD_NAMES)), help="What to build on a trunk file. [default: how]")
 @click.option("--half", is_flag=True, help="Store 16-bit floats.")
 @click.option("--int8", "calibration", multiple=True, metavar="PHOTOS", help="Quantise an .onnx, calibrated on PHOTOS.")
 @click.option("--overwrite", is_flag=True)
 @json_option
 @accounts_for_files
 def convert(
-    source: str, output: Path, half: bool, calibration: tuple[str, ...], overwrite: bool, as_json: bool
+    source: str,
+    output: Path,
+    method: str | None,
+    half: bool,
+    calibration: tuple[str, ...],
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Write SOURCE (a released checkpoint, a trunk file, a name, a folder) in our format, or as ONNX.
 
@@ -66,11 +73,11 @@ def convert(
         raise SuperfeatError("--int8 makes an .onnx file; give an output that ends in .onnx")
     notes = []
     if output.suffix == ".onnx":
-        _convert_to_onnx(load_network(source), output, calibration, overwrite)
+        _convert_to_onnx(load_network(source, method=method), output, calibration, overwrite)
         if carried_files(source):
             notes = [f"an .onnx file has no room for what {source} brings; name its codebook where you need one"]
     else:
-        notes = convert_network(source, output, half=half, overwrite=overwrite)
+        notes = convert_network(source, output, method=method, half=half, overwrite=overwrite)
     for note in notes:
         say(f"note: {note}")
     print_result({"written": str(output), **describe_network(str(output))}, as_json, tree)
@@ -113,7 +120,10 @@ def get(name: str, source: str | None, as_json: bool) -> None:
 @click.argument("network")
 @click.argument("photos", nargs=-1, required=True)
 @click.option("--output", "-o", required=True, type=click.Path(path_type=Path), help="Folder for the finished network.")
-@click.option("--dim", default=WHITENED_DIM, show_default=True, help="Dimensions of a feature.")
+@click.option(
+    "--pairs", type=click.Path(path_type=Path), help="Of one-vector networks: a CSV file with query,positive."
+)
+@click.option("--dim", type=int, help=f"Dimensions of a feature. [default: {WHITENED_DIM}; with --pairs all]")
 @click.option("--images", default=WHITENING_IMAGES, show_default=True, help="How many photos to learn from at most.")
 @click.option("--max-side", default=ExtractConfig().max_side, show_default=True, help="Longest side in pixels.")
 @click.option("--overwrite", is_flag=True)
@@ -124,18 +134,20 @@ def whiten(
     network: str,
     photos: tuple[str, ...],
     output: Path,
-    dim: int,
+    pairs: Path | None,
+    dim: int | None,
     images: int,
     max_side: int,
     overwrite: bool,
     workers: int | None,
     as_json: bool,
 ) -> None:
-    """Learn the PCA-whitening of NETWORK from PHOTOS."""
+    """Learn the PCA-whitening of NETWORK from PHOTOS, or with --pairs the one that pairs of them teach."""
+    from superfeat.datasets.labelled import read_pairs
     from superfeat.extraction.extract import keep_memory
     from superfeat.sources.listing import list_photos, nothing_there
     from superfeat.storage.store import require_replaceable
-    from superfeat.training.whiten import fit_whitening
+    from superfeat.training.whiten import fit_pair_whitening, fit_whitening
     from superfeat.weights import load_network, save_network
 
     require_replaceable(output, ["config.json"], overwrite)
@@ -143,19 +155,18 @@ def whiten(
     listing = list_photos(photos)
     if not listing.photos:
         raise SuperfeatError(nothing_there(photos, listing))
-    chosen = listing.photos[:images]
+    chosen = listing.photos if pairs is not None else listing.photos[:images]
     progress = Progress("learning from", len(chosen))
     skipped: list[Any] = []
-    finished = fit_whitening(
-        load_network(network),
-        chosen,
-        dim=dim,
-        images=images,
-        max_side=max_side,
-        workers=workers,
-        on_skip=skipped.append,
-        on_image=progress.at,
-    )
+    same: dict[str, Any] = {"max_side": max_side, "workers": workers, "on_skip": skipped.append}
+    if pairs is not None:
+        rows = read_pairs(pairs, {photo.name: number for number, photo in enumerate(chosen)}).rows
+        finished = fit_pair_whitening(load_network(network), chosen, rows, dim=dim, on_image=progress.at, **same)
+    else:
+        outputs = WHITENED_DIM if dim is None else dim
+        finished = fit_whitening(
+            load_network(network), chosen, dim=outputs, images=images, on_image=progress.at, **same
+        )
     progress.done()
     save_network(finished, output, overwrite=overwrite)
     result = {"written": str(output), **describe_network(str(output))}

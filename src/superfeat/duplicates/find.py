@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from superfeat.config import VECTOR_KERNELS
 from superfeat.errors import SuperfeatError
 from superfeat.features import Ranking
 from superfeat.index.index import Index
@@ -26,8 +27,8 @@ from superfeat.threads import all_cores, in_order
 NEIGHBOURS = 100  # images that each image is compared with at most
 LEAST_PROBABILITY = 0.5
 # By kernel: of images of the same thing, where there are no probabilities, and of copies (docs/duplicates.md).
-LEAST_SIMILARITY = {"binary": 0.03, "real": 0.08}
-COPY_SIMILARITY = {"binary": 0.3, "real": 0.6}
+LEAST_SIMILARITY = {"binary": 0.03, "real": 0.08, **dict.fromkeys(VECTOR_KERNELS, 0.8)}
+COPY_SIMILARITY = {"binary": 0.3, "real": 0.6, **dict.fromkeys(VECTOR_KERNELS, 0.97)}
 PAIRS_PER_LINK = 3  # more than one in so many pairs of images must be links
 LIKENESS_STEPS = 1 << 30  # of likeness: whole numbers add up to the same in any order
 

@@ -217,10 +217,30 @@ class Engine:
         itself = None if isinstance(photo, Features) else self.recognise(photo)
         if itself is not None and region is None:
             return Asked(photo, self.index.words_of(itself.name), 0, None, None, itself, config)
+        if region is not None and self.index.snapshot().layout.vectors is not None:
+            return self._ask_part(photo, region, itself, config)
         features = photo if isinstance(photo, Features) else self.features(photo)
         chosen = features if region is None else within(features, region)
         words = self.index.query(chosen, config.assignments if itself is None else 1)
         return Asked(photo, words, len(chosen), features.image_size, region, itself, config)
+
+    def _ask_part(
+        self, photo: PhotoLike | Features, region: Region, itself: IndexedImage | None, config: SearchConfig
+    ) -> Asked:
+        """A part of a photo where a photo is one vector: the part is looked at as a photo of its own."""
+        if isinstance(photo, Features):
+            raise SuperfeatError("one vector has no parts; give the photo itself to search by a box")
+        from superfeat.extraction.extract import extract_pixels
+
+        with self._looking:
+            pixels = self.pixels(photo)
+            height, width = pixels.shape[:2]
+            left, top, right, bottom = region[0], region[1], region[0] + region[2], region[1] + region[3]
+            rows = slice(int(top * height), max(int(top * height) + 1, round(bottom * height)))
+            columns = slice(int(left * width), max(int(left * width) + 1, round(right * width)))
+            part = np.ascontiguousarray(pixels[rows, columns])
+            found = extract_pixels(self.network, part, self.config, workers=self._workers, device=self._device)
+        return Asked(photo, self.index.query(found), len(found), (width, height), region, itself, config)
 
     def answer(self, asked: Asked, *, top: int = 20, only: Iterable[str] | None = None) -> Answer:
         """The rest of a search."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypedDict
 
 import superfeat
-from superfeat.config import EvaluateConfig
+from superfeat.config import VECTOR_KERNELS, EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, CodebookFacts
@@ -204,7 +204,8 @@ def card_in_words(card: Card) -> Iterator[str]:
     kept = f"at most {extract['features_per_image']} features per image"
     if each := extract.get("features_per_scale"):
         kept += f" and {each} per scale"
-    kept = kept if card["method"] == "asmk" else "all pooled"
+    one = method_of(network["method"]).one_vector
+    kept = "one vector per image" if one else kept if card["method"] == "asmk" else "all pooled"
     scales = ", ".join(f"{scale:g}" for scale in extract["scales"])
     yield f"Longest side {extract['max_side']}, {len(extract['scales'])} scales ({scales}), {kept}."
     yield from _asmk_in_words(card)
@@ -217,6 +218,12 @@ def _asmk_in_words(card: Card) -> Iterator[str]:
     codebook, memory, asmk = card["codebook"], card["memory"], card["asmk"]
     if codebook is None or asmk is None:
         yield f"Global vectors, {memory['bytes_per_image']} bytes per image, compared by cosine."
+        return
+    if asmk["kernel"] in VECTOR_KERNELS:
+        expanded = asmk["search"].get("expansion")
+        told = f" after expansion by {expanded['images']} images, alpha {expanded['alpha']:g}" if expanded else ""
+        vector = f"One vector per image ({asmk['kernel']}, {codebook['dim']} dimensions"
+        yield f"{vector}, {memory['bytes_per_image']} bytes), compared by cosine{told}."
         return
     learned = f"learned from {codebook['images']} images, " if "images" in codebook else ""
     search = asmk["search"]

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 
-from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, EvaluateConfig, ExtractConfig
+from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, VECTOR_KERNELS, EvaluateConfig
 from superfeat.datasets.benchmarks import read_benchmark
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.revisited import DISTRACTORS, places, read_distractors
@@ -15,6 +15,7 @@ from superfeat.evaluation.run import Evaluated, run_protocol
 from superfeat.evaluation.stages import Step
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, Round
+from superfeat.methods import profile_for
 from superfeat.settings import Changes, as_dict, overlay
 from superfeat.sources.listing import list_photos
 from superfeat.weights import Network, carried_codebook, load_network
@@ -66,14 +67,16 @@ def evaluate(
     def steps() -> Generator[Step, None, Measured]:
         test = dataset if isinstance(dataset, RetrievalSet) else _read(dataset, images)
         brought = carried_codebook(source) if codebook is None and not listed else None
-        config = _config(profile or (PAPER_PROFILE if brought is None else DEFAULT_PROFILE), settings or {}, test)
         network = load_network(source)
+        config = _config(
+            profile or (PAPER_PROFILE if brought is None else DEFAULT_PROFILE), settings or {}, test, network
+        )
         for step in run_protocol(
             network,
             test,
             output,
             config,
-            codebook=_words(brought if codebook is None else codebook, listed, config),
+            codebook=_words(brought if codebook is None else codebook, listed, config, network),
             distractors=() if distractors is None else _distractors(Path(distractors)),
             features=None if features is None else Path(features),
             allow_missing=allow_missing,
@@ -93,18 +96,22 @@ def _read(dataset: str | Path, images: str | Path | None) -> RetrievalSet:
     return read_benchmark(str(dataset), None if images is None else Path(images))
 
 
-def _config(profile: str, changes: Changes, test: RetrievalSet) -> EvaluateConfig:
+def _config(profile: str, changes: Changes, test: RetrievalSet, network: Network) -> EvaluateConfig:
     """Published images are read as stored, as their boxes are; photos of a folder are turned upright."""
-    config = overlay(EvaluateConfig(), {"extract": as_dict(ExtractConfig.profile(profile))})
+    config = overlay(EvaluateConfig(), {"extract": as_dict(profile_for(network.config.method, profile))})
+    if network.one_vector:
+        config = overlay(config, {"index.kernel": VECTOR_KERNELS[0]})
     return overlay(overlay(config, {"extract.upright": not test.as_stored}), changes)
 
 
 def _words(
-    codebook: str | Path | Codebook | None, photos: Sequence[str | Path], config: EvaluateConfig
+    codebook: str | Path | Codebook | None, photos: Sequence[str | Path], config: EvaluateConfig, network: Network
 ) -> Codebook | Sequence[Photo]:
     """The codebook, or the photos to learn it from; nothing for global vectors."""
     if config.method == "pooled":
         return ()
+    if network.one_vector:
+        return Codebook.of_vectors(network.dim, network.digest)
     if codebook is not None:
         return codebook if isinstance(codebook, Codebook) else Codebook.open(codebook)
     if not photos:

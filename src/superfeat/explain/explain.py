@@ -181,6 +181,11 @@ def explain(
     `found` are the features of that image, extracted again as they were for the index; both with attention="maps".
     """
     config = config or index.config.search
+    if index.snapshot().layout.vectors is not None:
+        raise SuperfeatError(
+            f"{index.path} holds one vector per photo, so that a score has no parts to show; an index of local "
+            "features (FIRe, HOW, DELF) can say why"
+        )
     _require_maps(query, "the query")
     _require_maps(found, name)
     snapshot = index.snapshot()

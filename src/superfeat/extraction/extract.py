@@ -19,13 +19,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int64
-from torch import Tensor, nn
+from jaxtyping import Float, Float32, Int64, UInt8
+from torch import Tensor
 
 from superfeat.config import DEFAULT_PROFILE, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.decode import Decoded, decode, read_for
 from superfeat.extraction.folder import FeatureFacts, feature_writer, photo_stamp
+from superfeat.extraction.scaling import ROUNDED, find_regions, resize
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, normalise, scaled_size
 from superfeat.methods import method_of
@@ -89,8 +90,26 @@ def extract_image(
     device: str = "cpu",
 ) -> Features:
     """The features of one photo, given as a file or as its bytes: the same as `extract` gives. ImageError if none."""
+    return _extract_decoded(network, read_for(config, source), config, name, workers, device)
+
+
+def extract_pixels(
+    network: Network,
+    pixels: UInt8[np.ndarray, "height width 3"],
+    config: ExtractConfig,
+    *,
+    name: str = "",
+    workers: int | None = None,
+    device: str = "cpu",
+) -> Features:
+    """The same of pixels that are in memory, as large as they are."""
+    return _extract_decoded(network, Decoded(pixels, None), config, name, workers, device)
+
+
+def _extract_decoded(
+    network: Network, decoded: Decoded, config: ExtractConfig, name: str, workers: int | None, device: str
+) -> Features:
     require_device(device)
-    decoded = read_for(config, source)
     with _runners(network, workers, device) as (module, runners, _):
         pending = _start(module, network, decoded, config, runners, device)
         return _finish(network, name, pending, config)
@@ -150,7 +169,10 @@ def _extract_to(
         facts["pooled"] = True
     reasons = []
     with feature_writer(
-        path, json.loads(json.dumps(facts)), network.dim, regions=config.attention == "regions"
+        path,
+        json.loads(json.dumps(facts)),
+        network.dim,
+        regions=config.attention == "regions" and not network.one_vector,
     ) as writer:
         every = {photo.name: photo for photo in as_photos(photos)}
         stamps = {name: photo_stamp(photo.path) for name, photo in every.items()}
@@ -277,8 +299,11 @@ def _start(
     height, width = decoded.pixels.shape[:2]
     scales = [scale for scale in config.scales if min(scaled_size(height, width, scale)) >= 1]
     image = torch.from_numpy(normalise(decoded.pixels, *network.normalisation)).unsqueeze(0).to(device)
-    recompute = network.module.recompute_scale
-    parts = [runners.submit(_run_scale, module, image, scale, recompute, config.attention) for scale in scales]
+    recompute: bool | str = network.module.recompute_scale
+    if getattr(network.module, "round_sizes", False):
+        recompute = ROUNDED
+    attention = "none" if network.one_vector else config.attention
+    parts = [runners.submit(_run_scale, module, image, scale, recompute, attention) for scale in scales]
     return _Pending((width, height), scales, parts, decoded.note)
 
 
@@ -287,38 +312,13 @@ def _run_scale(
     module: Callable[[Tensor], Local],
     image: Float[Tensor, "1 3 height width"],
     scale: float,
-    recompute: bool,
+    recompute: bool | str,
     attention: str,
 ) -> ScaleFeatures:
     local = module(resize(image, scale, recompute))
     regions = None if attention == "none" else find_regions(local).cpu().numpy()
     maps = local.maps[0].cpu().numpy() if attention == "maps" and local.maps is not None else None
     return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps, local.grid)
-
-
-def resize(image: Float[Tensor, "batch 3 height width"], scale: float, recompute: bool) -> Float[Tensor, "batch 3 h w"]:
-    """Bilinear without antialias. `recompute` takes the ratio of the rounded sizes as the scale, as HOW does."""
-    if scale == 1:
-        return image
-    return nn.functional.interpolate(
-        image, scale_factor=scale, mode="bilinear", align_corners=False, recompute_scale_factor=recompute
-    )
-
-
-def find_regions(local: Local) -> Float[Tensor, "n 4"]:
-    """Centroid x, y and standard deviation in x, y of each feature's attention, as fractions of the image."""
-    height, width = local.grid
-    device = local.vectors.device
-    x = ((torch.arange(width, device=device) + 0.5) / width).expand(height, width).flatten()
-    y = ((torch.arange(height, device=device) + 0.5) / height).unsqueeze(1).expand(height, width).flatten()
-    within = torch.tensor([width, height], device=device).float().square().mul(12).reciprocal()  # a place is a cell
-    places = torch.stack((x, y), dim=1)
-    if local.maps is None:
-        return torch.cat((places, within.sqrt().expand(len(places), 2)), dim=1)
-    maps = local.maps[0].flatten(1)
-    centroids = maps @ places
-    variances = maps @ places.square() - centroids.square()
-    return torch.cat((centroids, (variances.clamp(min=0) + within).sqrt()), dim=1)
 
 
 def strongest(
@@ -336,6 +336,8 @@ def strongest(
             own = scale == number
             within[own] = np.arange(own.sum())
         order = order[within < config.features_per_scale]
+    if config.least_strength is not None:
+        order = order[strengths[order] >= config.least_strength]
     return order[: config.features_per_image]
 
 
@@ -348,9 +350,18 @@ def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "hei
     return place
 
 
+def _one_vector(network: Network, name: str, pending: _Pending, vectors: Float32[np.ndarray, "scales dim"]) -> Features:
+    """The photo's only feature, from the vectors of its scales."""
+    one, vector = np.ones(1, np.float32), network.combine(vectors)
+    facts = {"image_size": pending.image_size, "network": network.digest, "note": pending.note}
+    return Features(name, vector[None], one, one, np.zeros(1, np.int32), **facts)  # type: ignore[arg-type]
+
+
 def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfig) -> Features:
     """The features that are kept, strongest first; equal ones in the order of scale and ID."""
     parts = [part.result() for part in pending.parts]
+    if network.one_vector:
+        return _one_vector(network, name, pending, np.concatenate([part.vectors for part in parts]))
     strengths = np.concatenate([part.strengths for part in parts]) if parts else np.empty(0, np.float32)
     if method_of(network.config.method).relative_strengths and len(strengths):
         strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)

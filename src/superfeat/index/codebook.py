@@ -94,6 +94,11 @@ class Codebook:
         self.network = network
         self.facts: CodebookFacts = {**facts} if facts else {}
 
+    @classmethod
+    def of_vectors(cls, dim: int, network: str | None = None) -> "Codebook":
+        """Of an index of photos that are one vector each: a single word, at the origin."""
+        return cls(np.zeros((1, dim), np.float32), network)
+
     @property
     def words(self) -> int:
         return len(self.centroids)
@@ -138,8 +143,10 @@ class Codebook:
 
     @classmethod
     def open(cls, path: str | Path) -> "Codebook":
-        """Reads a codebook folder and checks it, or imports the pickle of the reference implementation."""
+        """Reads a codebook folder and checks it, or imports asmk's pickle or the checkpoint of DELF's codebook."""
         folder = Path(path)
+        if folder.suffix == ".index" and folder.is_file():
+            return cls(_tensorflow_codebook(folder))
         if folder.is_file():
             from superfeat.index.asmk_import import read_codebook
 
@@ -153,6 +160,15 @@ class Codebook:
         if codebook.digest != manifest["digest"]:
             raise StoreError(f"{folder} is damaged: its centroids are not those that were written; make it again")
         return codebook
+
+
+def _tensorflow_codebook(path: Path) -> np.ndarray:
+    from superfeat.weights.tensorflow import read_tensorflow
+
+    found = [value for name, value in read_tensorflow(path).items() if name.startswith("codebook") and value.ndim == 2]
+    if len(found) != 1:
+        raise StoreError(f"{path} is a checkpoint of TensorFlow's without a codebook in it")
+    return found[0]
 
 
 def read_codebook_manifest(folder: Path) -> CodebookManifest:

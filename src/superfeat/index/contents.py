@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from superfeat.config import VECTOR_KERNELS
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.index.codebook import Codebook
 from superfeat.index.journal import AddFacts, Note, Record, read_journal
@@ -37,7 +38,14 @@ class Contents:
         self.manifest = manifest
         same = before is not None and before.manifest["made"] == manifest["made"]
         known = {segment.folder: segment for segment in before.segments} if before is not None and same else {}
-        self.layout = Layout(manifest["words"], manifest["dim"], manifest["kernel"] == "binary", manifest["codebook"])
+        kernel = manifest["kernel"]
+        self.layout = Layout(
+            manifest["words"],
+            manifest["dim"],
+            kernel == "binary",
+            manifest["codebook"],
+            kernel if kernel in VECTOR_KERNELS else None,
+        )
         self.next_id = manifest["next_id"]
         self.segments: list[Segment] = []
         for facts in manifest["segments"]:

@@ -28,6 +28,7 @@ from superfeat.index.merging import Merging
 from superfeat.index.names import Image, key_of, require_json, require_name
 from superfeat.index.segments import content_digest, require_words
 from superfeat.index.snapshot import Snapshot
+from superfeat.index.vectors import as_vector
 from superfeat.index.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
 from superfeat.settings import overlay
 from superfeat.storage.store import as_json, writer_lock
@@ -176,11 +177,14 @@ class Index:
         network = features.network if isinstance(features, Features) else None
         self._require_network(network)
         rows = features.vectors if isinstance(features, Features) else features
-        vectors = require_vectors(rows, "features", self._contents.layout.dim)
+        layout = self._contents.layout
+        vectors = require_vectors(rows, "features", layout.dim)
+        if layout.vectors is not None:
+            return as_vector(vectors, layout.vectors, layout.codebook, network)
         assigned = self.codebook.assign(vectors, count)
         words, sums = aggregate(vectors, assigned, self.codebook.centroids)
-        codes = binarise(sums) if self._contents.layout.binary else normalise_residuals(sums)
-        return ImageWords(words, codes, self._contents.layout.codebook, assigned, network)
+        codes = binarise(sums) if layout.binary else normalise_residuals(sums)
+        return ImageWords(words, codes, layout.codebook, assigned, network)
 
     def _require_network(self, network: str | None) -> None:
         if network is not None and self.network is not None and network != self.network:
@@ -355,6 +359,8 @@ class Index:
         config = config or self.config.search
         snapshot = self.snapshot()
         words = [self.words_for(query, config, snapshot) for query in queries]
+        if snapshot.layout.vectors is not None and config.expansion is None:
+            return snapshot.nearest_many(words, top, workers or all_cores())
         found: list[Ranking | None] = [None] * len(queries)
 
         def work(number: int) -> None:

@@ -7,7 +7,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, OWN_CODEBOOK, CodebookConfig, ExtractConfig, IndexConfig
+from superfeat.config import (
+    DEFAULT_PROFILE,
+    DEFAULT_WEIGHTS,
+    OWN_CODEBOOK,
+    VECTOR_KERNELS,
+    VECTOR_METHODS,
+    CodebookConfig,
+    ExtractConfig,
+    IndexConfig,
+)
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, stored_names
 from superfeat.features import Features
@@ -27,6 +36,7 @@ from superfeat.index.index import Index
 from superfeat.index.manifest import IndexFacts
 from superfeat.index.sync import is_gone, missing_photos
 from superfeat.index.writer import require_free
+from superfeat.methods import profile_for
 from superfeat.settings import Changes, as_dict, overlay
 from superfeat.sources.listing import LeftOut, Listing, list_photos, nothing_there
 from superfeat.storage.store import as_json
@@ -34,6 +44,7 @@ from superfeat.weights import Network, carried_codebook, load_network
 from superfeat.work import Work, at_once
 
 PhotoSources = str | Path | Iterable[str | Path]
+Kernel = Literal["binary", "real", "float32", "float16", "int8"]
 OnRound = Callable[[Round], None]  # told how far k-means is
 
 
@@ -95,7 +106,7 @@ def begin_indexing(
     profile: str | None = None,
     settings: Changes | None = None,
     codebook: str | Path | Codebook | None = None,
-    kernel: Literal["binary", "real"] | None = None,
+    kernel: Kernel | None = None,
     exclude: Iterable[str] = (),
     sync: bool = False,
     workers: int | None = None,
@@ -140,7 +151,7 @@ def index_features(
     path: str | Path,
     *,
     codebook: str | Path | Codebook | None = None,
-    kernel: Literal["binary", "real"] | None = None,
+    kernel: Kernel | None = None,
     workers: int | None = None,
     on_round: OnRound | None = None,
 ) -> Work[Indexing, Indexed]:
@@ -167,6 +178,7 @@ class _Target:
             require_free(path)
         self.own = str(codebook) == OWN_CODEBOOK and not Path(OWN_CODEBOOK).exists()
         self.codebook = None if self.own else codebook
+        self.kernel = kernel
         self.config = overlay(IndexConfig(), {"kernel": kernel} if kernel else {})
         self.waiting = path.with_name(f"{path.name}.features")  # features, until words are learned from them
         self._learned = path.with_name(f"{path.name}.codebook")
@@ -175,6 +187,34 @@ class _Target:
     def needs_features(self) -> bool:
         """Whether words must be learned from features before there can be an index."""
         return not self.old and self.codebook is None
+
+    def suit(self, network: Network) -> None:
+        """Chooses words and kernel for photos that are one vector each. SuperfeatError if others are asked for."""
+        self._suit(network.one_vector, network.dim, network.digest)
+
+    def _suit(self, one_vector: bool, dim: int, network: str | None) -> None:
+        asked = self.kernel in VECTOR_KERNELS
+        if not one_vector:
+            if asked:
+                raise SuperfeatError(
+                    f"the kernel {self.kernel} is for networks with one vector per photo; take binary or real"
+                )
+            return
+        if self.old:
+            return
+        if self.codebook is not None or self.own:
+            raise SuperfeatError("a network with one vector per photo has no words: leave the codebook out")
+        if self.kernel is not None and not asked:
+            known = ", ".join(VECTOR_KERNELS)
+            raise SuperfeatError(f"the kernel {self.kernel} is for local features; vectors are stored as {known}")
+        self.codebook = Codebook.of_vectors(dim, network)
+        self.config = overlay(IndexConfig(), {"kernel": self.kernel or VECTOR_KERNELS[0]})
+
+    def suit_features(self, store: FeatureStore) -> None:
+        """The same for a features folder: by the method that its network has."""
+        method = store.manifest.get("network", {}).get("method")
+        one = method in VECTOR_METHODS
+        self._suit(one, store.manifest["dim"], store.network)
 
     def facts(self) -> IndexFacts:
         return Index.open(self.path).facts if self.old else {}
@@ -238,9 +278,10 @@ def _photos(asked: _Wanted, target: _Target) -> Steps:
 
     require_device(asked.device)
     known = target.facts()
-    extract = extract_settings(known, asked.profile, asked.settings)
     source = str(asked.weights or known.get("weights") or DEFAULT_WEIGHTS)
     network = load_network(source)
+    extract = extract_settings(known, asked.profile, asked.settings, network.config.method)
+    target.suit(network)
     carried = carried_codebook(source)
     if target.needs_features and not target.own:
         target.codebook = carried
@@ -293,12 +334,12 @@ def _compare(index: Index, asked: _Wanted, listing: Listing, done: Indexed) -> N
         done.gone = missing.gone
 
 
-def extract_settings(known: IndexFacts, profile: str | None, changes: Changes) -> ExtractConfig:
+def extract_settings(known: IndexFacts, profile: str | None, changes: Changes, method: str = "fire") -> ExtractConfig:
     """The index's own settings, so that they need not be repeated; those of a profile for a new one."""
     before = known.get("extract") or {}
     if before and profile is None:
         return overlay(ExtractConfig(), {**before, **changes}, "extract.")
-    config = overlay(ExtractConfig.profile(profile or DEFAULT_PROFILE), changes, "extract.")
+    config = overlay(profile_for(method, profile or DEFAULT_PROFILE), changes, "extract.")
     return overlay(config, {"attention": before.get("attention", "regions")})
 
 
@@ -333,6 +374,7 @@ def _features(source: Path, target: _Target) -> Steps:
         yield from _count(add_inverted_file(index, source), done, None)
         return done
     store = FeatureStore(source)
+    target.suit_features(store)
     index = yield from target.open(feature_facts(store), store.network, store)
     yield from _count(add_features(index, store), done, len(store))
     done.same = len(store) - done.new - done.replaced

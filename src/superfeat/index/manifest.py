@@ -57,7 +57,7 @@ class Manifest(TypedDict):
     made: str  # tells it from another one that is made later at the same place
     words: int
     dim: int
-    kernel: Literal["binary", "real"]
+    kernel: Literal["binary", "real", "float32", "float16", "int8"]
     codebook: str  # digest
     network: str | None  # digest
     settings: Values  # of IndexConfig

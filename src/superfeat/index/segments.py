@@ -21,9 +21,11 @@ from superfeat.index.kernel import SEGMENT_IMAGES, Postings, code_bytes
 from superfeat.index.manifest import FileFacts, SegmentFacts
 from superfeat.index.names import Image, MemoryNames, Names, NotedNames, write_names
 from superfeat.index.postings import check_ids, check_starts, find_postings, join_postings, sort_postings
+from superfeat.index.vectors import Rounded, round_rows
 from superfeat.storage.store import MappedArray, explained, map_array, read_array, sync, sync_folder
 
 NAMES = "names.sqlite"
+ROUNDED = {"rounded": "|i1", "steps": "<f4", "errors": "<f4"}  # files of vectors in 8 bits
 SEGMENT_BYTES = 1 << 30  # of the codes: what building one needs in memory
 DTYPES = {"starts": "<u4", "ids": "<u2", "images": "<i8", "sizes": "<u4"}
 READ_AT_ONCE = 1 << 24
@@ -38,10 +40,13 @@ class Layout:
     dim: int
     binary: bool
     codebook: str  # digest
+    vectors: str | None = None  # of images that are one vector each: how it is stored (VECTOR_KERNELS)
 
     @property
     def code_shape(self) -> tuple[int, str]:
         """Values per code, and their type on disk."""
+        if self.vectors == "float16":
+            return self.dim, "<f2"
         return (code_bytes(self.dim), "|u1") if self.binary else (self.dim, "<f4")
 
     @property
@@ -55,7 +60,13 @@ class Layout:
 
     def for_scan(self, codes: np.ndarray) -> np.ndarray:
         """Codes as the kernel reads them: whole 64-bit words."""
+        if self.vectors == "float16":
+            return np.ascontiguousarray(codes).view(np.uint16)
         return np.ascontiguousarray(codes).view(np.uint64) if self.binary else codes
+
+    def as_stored(self, codes: np.ndarray) -> np.ndarray:
+        """Such codes as they are on disk."""
+        return codes.view(self.code_shape[1]) if self.binary or self.vectors == "float16" else codes
 
 
 class Pages:
@@ -93,10 +104,13 @@ class Segment:
     names: Names | MemoryNames | NotedNames
     folder: str | None = None  # its number on disk; None while it is only in memory
     pages: Pages | None = None  # of ids and codes, if they are mapped
+    rounded: Rounded | None = None  # of vectors that are looked at in 8 bits first
     norms: Float64[np.ndarray, "images"] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norms", np.sqrt(np.maximum(self.sizes, 1)))
+        if self.layout.vectors == "int8" and self.rounded is None:
+            object.__setattr__(self, "rounded", round_rows(self.postings.codes))
 
     def __len__(self) -> int:
         return len(self.images)
@@ -114,8 +128,7 @@ class Segment:
         """The words and codes of one of its images."""
         words, places = find_postings(self.postings, number)
         codes = np.ascontiguousarray(self.postings.codes[places])
-        stored = codes.view(np.uint8) if self.layout.binary else codes
-        return ImageWords(words, stored, self.layout.codebook)
+        return ImageWords(words, self.layout.as_stored(codes), self.layout.codebook)
 
 
 def require_words(image: ImageWords, layout: Layout, what: str) -> ImageWords:
@@ -126,6 +139,10 @@ def require_words(image: ImageWords, layout: Layout, what: str) -> ImageWords:
         raise SuperfeatError(
             f"{what} are of another codebook ({image.codebook[:12]}…) than the index's "
             f"({layout.codebook[:12]}…); assign its features with this index"
+        )
+    if layout.vectors is not None and len(words) != 1:
+        raise SuperfeatError(
+            f"{what} are {len(words)}; an image of this index has one vector: extract it with its network"
         )
     rising = words.ndim == 1 and words.dtype.kind in "iu" and bool((np.diff(words) > 0).all())
     if not rising or (len(words) and not 0 <= words[0] <= words[-1] < layout.words):
@@ -172,14 +189,15 @@ def join_segments(parts: Sequence[Segment], kept: Sequence[Bool[np.ndarray, "_"]
 
 def write_segment(segment: Segment, folder: Path) -> SegmentFacts:
     """Writes and syncs a segment's folder; returns what the manifest says of it."""
-    stored = segment.postings.codes
     arrays = {
         "starts": segment.postings.starts,
         "ids": segment.postings.ids,
-        "codes": stored.view(np.uint8) if segment.layout.binary else stored,
+        "codes": segment.layout.as_stored(segment.postings.codes),
         "images": segment.images,
         "sizes": segment.sizes,
     }
+    if segment.rounded is not None:
+        arrays |= dict(zip(ROUNDED, segment.rounded, strict=True))
     with explained(folder):
         folder.mkdir(parents=True)
         for name, array in arrays.items():
@@ -261,7 +279,15 @@ def open_segment(layout: Layout, path: Path, facts: SegmentFacts) -> Segment:
         raise StoreError(f"{path} is damaged: {wrong}; run superfeat verify")
     names = Names(path / NAMES, images)
     lists = Postings(small["starts"], ids.array, layout.for_scan(codes.array))
-    return Segment(layout, lists, small["images"], small["sizes"], names, path.name, Pages(ids, codes))
+    rounded = _open_rounded(path, images, width) if layout.vectors == "int8" else None
+    return Segment(layout, lists, small["images"], small["sizes"], names, path.name, Pages(ids, codes), rounded)
+
+
+def _open_rounded(path: Path, images: int, width: int) -> Rounded:
+    found = Rounded(*(map_array(path / f"{name}.npy", kind).array for name, kind in ROUNDED.items()))
+    if [array.shape for array in found] != [(images, width), (images,), (images,)]:
+        raise StoreError(f"{path} is damaged: its 8-bit vectors do not have the shapes that the manifest says")
+    return found
 
 
 def verify_segment(segment: Segment, path: Path, facts: SegmentFacts) -> Iterable[str]:

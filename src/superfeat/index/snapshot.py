@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
@@ -24,6 +24,7 @@ from superfeat.index.kernel import (
 from superfeat.index.names import Image
 from superfeat.index.postings import count_images, weight_sums
 from superfeat.index.segments import Layout, Segment, build_segment, require_words
+from superfeat.index.vectors import QUERIES_AT_ONCE, Limit, best_rows, choose, expand_query, products, rounding_bound
 from superfeat.threads import run_all
 
 MOST = 1.0  # the score of an image with itself, which rounding may exceed
@@ -155,6 +156,8 @@ class Snapshot:
         if top is not None and top < 0:
             raise SuperfeatError(f"top is {top}; it must be 0 or more, or None for all")
         query = require_words(query, self.layout, "the query's words")
+        if self.layout.vectors is not None:
+            return self._search_vectors(query, config, top, only, table, workers)
         selectivity = self._selectivity(config, table)
         masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))
         found: list[Best | None] = [None] * len(self.segments)
@@ -163,7 +166,70 @@ class Snapshot:
             found[place] = self._search_segment(place, query, config, selectivity, masks[place], top)
 
         run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
-        return self._ranking(found, top, MOST if table is None else np.inf)
+        return self._ranking(found, top, MOST if table is None and config.norm is None else np.inf)
+
+    def _search_vectors(
+        self,
+        query: ImageWords,
+        config: SearchConfig,
+        top: int | None,
+        only: Sequence[Mask] | None,
+        table: np.ndarray | None,
+        workers: int,
+    ) -> Ranking:
+        """The same where an image is one vector: the score is the cosine."""
+        if table is not None:
+            raise SuperfeatError("a selectivity table is for an index with the binary kernel; this one holds vectors")
+        vector = np.asarray(query.codes[0], np.float32)
+        if config.expansion is not None:
+            near = self._nearest(vector, config.expansion.images, self.alive, workers)
+            rows = np.stack([self.vector_of(int(image)) for image in near.ids]) if len(near) else vector[None][:0]
+            vector = expand_query(vector, rows, near.scores, config.expansion.alpha)
+        masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))
+        return self._nearest(vector, top, masks, workers)
+
+    def vector_of(self, image: int) -> Float32[np.ndarray, " dim"]:
+        """The vector of the living image with that id, in an index of vectors."""
+        found = self.words_of(image)
+        assert found is not None
+        return np.asarray(found.codes[0], np.float32)
+
+    def _nearest(
+        self, vector: Float32[np.ndarray, " dim"], top: int | None, masks: Sequence[Mask], workers: int
+    ) -> Ranking:
+        found: list[Best | None] = [None] * len(self.segments)
+        limit = Limit()
+
+        def work(place: int) -> None:
+            segment, wanted = self.segments[place], len(self) if top is None else top
+            found[place] = best_rows(segment.postings.codes, segment.rounded, vector, masks[place], wanted, limit)
+
+        run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
+        return self._ranking(found, top, MOST)
+
+    def nearest_many(self, queries: Sequence[ImageWords], top: int | None, workers: int) -> list[Ranking]:
+        """The same for many vectors: each segment is read once for many of them."""
+        rankings: list[Ranking] = []
+        for first in range(0, len(queries), QUERIES_AT_ONCE):
+            part = queries[first : first + QUERIES_AT_ONCE]
+            some = [require_words(one, self.layout, "the query's words") for one in part]
+            rankings += self._nearest_together(
+                np.stack([one.codes[0] for one in some]).astype(np.float32), top, workers
+            )
+        return rankings
+
+    def _nearest_together(
+        self, asked: Float32[np.ndarray, "queries dim"], top: int | None, workers: int
+    ) -> list[Ranking]:
+        parts: list[list[Best | None]] = [[None] * len(self.segments) for _ in asked]
+        limits, wanted = [Limit() for _ in asked], len(self) if top is None else top
+        for place, (segment, mask) in enumerate(zip(self.segments, self.alive, strict=True)):
+            rows = segment.postings.codes
+            about = products(rows, asked)
+
+            one = functools.partial(_choose_for, parts, place, rows, asked, about, mask, wanted, limits)
+            run_all(one, list(range(len(asked))), workers)
+        return [self._ranking(found, top, MOST) for found in parts]
 
     def _selectivity(self, config: SearchConfig, table: np.ndarray | None) -> Selectivity:
         if table is None:
@@ -188,6 +254,7 @@ class Snapshot:
         segment, codes, words = self.segments[place], self.layout.for_scan(query.codes), query.words
         weights = self.weights.words[words] if config.idf else np.ones(len(query))
         norms = self.weights.norms[place] if config.idf else segment.norms
+        norms = np.ones(len(segment)) if config.norm == "none" else norms
         scale = 1.0
         with segment.reading(words):
             if not self.layout.binary:
@@ -199,7 +266,7 @@ class Snapshot:
                 sums = accumulate(segment.postings, words, codes, selectivity)
                 scale = selectivity.scale
         total = float(weights.sum())
-        norm = np.sqrt(total) if total > 0 else 1.0
+        norm = np.sqrt(total) if total > 0 and config.norm is None else 1.0
         return best_images(sums, norms, mask, scale * norm, len(segment) if top is None else top)
 
     def _ranking(self, found: Sequence[Best | None], top: int | None, most: float) -> Ranking:
@@ -210,3 +277,19 @@ class Snapshot:
         ids = np.concatenate([self.segments[place].images[best.ids] for place, best in parts])
         order = np.lexsort((ids, -scores))[:top]
         return Ranking(tuple(self.names(ids[order])), scores[order], ids[order])
+
+
+def _choose_for(
+    parts: list[list[Best | None]],
+    place: int,
+    rows: np.ndarray,
+    asked: Float32[np.ndarray, "queries dim"],
+    about: Float32[np.ndarray, "queries images"],
+    mask: Mask,
+    wanted: int,
+    limits: list[Limit],
+    number: int,
+) -> None:
+    """What one query of many finds in a segment."""
+    off = rounding_bound(asked[number])
+    parts[number][place] = choose(rows, asked[number], about[number], off, mask, wanted, limits[number])

@@ -4,9 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from superfeat.config import NetworkConfig
+from superfeat.config import NetworkConfig, TrunkConfig
 from superfeat.nets.local import LocalNetwork
-from superfeat.nets.trunk import Trunk
+from superfeat.nets.tensorflow_trunks import KerasResNet, SlimResNet
+from superfeat.nets.trunk import Normalisation, ResNet, Trunk
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import Changes
 
@@ -22,6 +23,16 @@ class Graph(Protocol):
     def relu(self, x: str) -> str: ...
 
 
+def plain_trunk(config: TrunkConfig) -> Trunk:
+    """The ResNet of these settings."""
+    normalisation = Normalisation(config.mean, config.std)
+    if config.layout == "slim":
+        return SlimResNet(config.arch, config.stages, normalisation)
+    if config.layout is not None:
+        return KerasResNet(config.arch, config.stages, normalisation, subsample=config.layout == "keras-half")
+    return ResNet(config.arch, config.stages, config.stride_in_1x1, normalisation)
+
+
 @dataclasses.dataclass(frozen=True)
 class Method:
     """One method of the paper's tables."""
@@ -35,4 +46,7 @@ class Method:
     export: Callable[[Graph, Any, str], Shapes]  # adds what comes after the trunk to an ONNX graph
     learned: tuple[str, ...] = ()  # parts beside the trunk that training begins with where weights have them
     relative_strengths: bool = False  # divided by the largest of an image, as the released code does; order is the same
+    trunk: Callable[[TrunkConfig], Trunk] = plain_trunk
+    scales: tuple[float, ...] | None = None  # of its paper, where they are not the profile's
+    one_vector: bool = False  # per photo, instead of local features
     recipe: Changes = dataclasses.field(default_factory=dict)  # what its recipes are laid over

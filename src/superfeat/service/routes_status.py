@@ -24,7 +24,7 @@ def _describe(service: Service) -> Info:
         images=len(service.engine.index),
         words=layout.words,
         dim=layout.dim,
-        kernel="binary" if layout.binary else "real",
+        kernel=layout.vectors or ("binary" if layout.binary else "real"),
         calibrated=service.engine.calibration is not None,
         read_only=service.read_only,
         files=service.files,

@@ -106,6 +106,24 @@ def _plain_path(*parts: str) -> str:
     return str(PurePath(*parts))
 
 
+class Inert:
+    """An object of a stranger's class as the values that it holds: nothing of the class itself is here, or is run."""
+
+    __slots__ = ("values",)
+
+    values: dict[str, Any]
+
+    def __new__(cls, *_: Any) -> "Inert":
+        made = super().__new__(cls)
+        made.values = {}
+        return made
+
+    def __setstate__(self, state: Any) -> None:
+        if not isinstance(state, dict) or any(not isinstance(key, str) for key in state):
+            raise _RefusedError("it holds an object with a strange state")
+        self.values = dict(state)
+
+
 _CONTAINERS = (list, dict, set, frozenset, int, float, bool, complex)
 _PATHS = ("PosixPath", "WindowsPath", "Path", "PurePosixPath", "PureWindowsPath")
 PLAIN: dict[tuple[str, str], Any] = {
@@ -120,6 +138,8 @@ for _module in ("builtins", "__builtin__"):
     PLAIN.update({(_module, name): _plain_bytes for name in ("bytes", "bytearray")})
     PLAIN.update({(_module, name): _empty_text for name in ("str", "unicode")})
     PLAIN.update({(_module, "tuple"): _flat_tuple, (_module, "long"): int})
+for _module in ("sklearn.decomposition.pca", "sklearn.decomposition._pca"):
+    PLAIN[_module, "PCA"] = Inert  # AP-GeM's files carry one; its arrays are all that is wanted of it
 for _module in ("pathlib", "pathlib._local"):
     PLAIN.update({(_module, name): _plain_path for name in _PATHS})
 for _module in ("numpy.core", "numpy._core"):
@@ -169,11 +189,11 @@ class RestrictedUnpickler(pickle._Unpickler):
         self._nested[id(made)] = depth, tuples
 
     def set_state(self) -> None:
-        """Only arrays and their types take a state. That of an OrderedDict (torch's _metadata) is left behind: it would
-        become attributes, and one that is called `get` stands in the method's way."""
+        """Only arrays, their types and inert objects take a state. That of an OrderedDict (torch's _metadata) is left
+        behind: it would become attributes, and one that is called `get` stands in the method's way."""
         state = self.stack.pop()
         target = self.stack[-1]
-        if isinstance(target, (_Array, _Dtype)):
+        if isinstance(target, (_Array, _Dtype, Inert)):
             target.__setstate__(state)
         elif not isinstance(target, collections.OrderedDict):
             raise _RefusedError("it tries to change what a name stands for")

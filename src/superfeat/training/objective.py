@@ -9,6 +9,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from superfeat.config import LossConfig
+from superfeat.nets.listwise import bin_average_precision
 from superfeat.nets.local import Local, pool
 from superfeat.nets.losses import (
     attention_correlation,
@@ -121,6 +122,8 @@ def step_loss(
     Each image is a query in turn, the other of its pair the positive, and all images of other things the negatives;
     the two directions of a pair count half each.
     """
+    if config.listwise is not None and shared.pooled is not None:
+        return _listwise_loss(shared.pooled, things, config)
     total = torch.zeros(())
     rows = []
     for first in range(0, len(things), 2):
@@ -150,6 +153,21 @@ def step_loss(
         rows.append(torch.cat((torch.tensor(list(measures.values()), dtype=torch.float64), matched)))
         total = total + loss
     return total, torch.stack(rows)
+
+
+def _listwise_loss(
+    vectors: Float[Tensor, "images dim"], things: Int64[np.ndarray, "images"], config: LossConfig
+) -> tuple[Float[Tensor, ""], Float64[Tensor, "pairs measures"]]:
+    """1 - AP of each image among all of the step, itself included as the released code has it; AP-GeM's loss."""
+    assert config.listwise is not None
+    own = torch.from_numpy(things)
+    right = (own[:, None] == own[None]).to(vectors.dtype)
+    each = config.pooled * (1 - bin_average_precision(vectors @ vectors.T, right, config.listwise))
+    pairs = each.reshape(-1, 2).mean(dim=1)  # a pair counts once, as it does with the other losses
+    rows = torch.zeros(len(pairs), len(MEASURES), dtype=torch.float64)
+    for name in ("loss", "pooled"):
+        rows[:, MEASURES.index(name)] = pairs.detach().double()
+    return pairs.sum(), rows
 
 
 def describe_all(describe: Describe, images: Sequence[Tensor]) -> list[Local]:

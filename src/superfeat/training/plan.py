@@ -113,7 +113,7 @@ def _measure(recipe: Recipe, start: Network, training_set: TrainingSet) -> tuple
     one_thread()
     module, config = start.module, recipe.training
     raw = raw_dim(recipe.network, module.trunk.channels)
-    if module.whitening is None:
+    if module.whitening is None and recipe.network.pooling is None:
         assert recipe.network.whitened_dim is not None
         module.whitening = Whitening(raw, recipe.network.whitened_dim)
         torch.nn.init.normal_(module.whitening.weight, std=raw**-0.5)

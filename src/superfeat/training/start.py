@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from superfeat.config import NetworkConfig, Recipe
+from superfeat.config import VECTOR_METHODS, NetworkConfig, Recipe
 from superfeat.errors import WeightsError
 from superfeat.images import Photo
 from superfeat.methods import method_of
@@ -17,6 +17,7 @@ from superfeat.training.inputs import PhotoInputs
 from superfeat.training.whiten import fit_whitening
 from superfeat.weights import Network, build_module, load_network
 
+PLAIN_VECTOR = "spoc"  # a method that has a whole trunk and nothing else
 NEW = "new"  # the name of no weights
 NORM_BATCHES, NORM_BATCH = 4, 16
 
@@ -25,7 +26,7 @@ def fit_recipe(recipe: Recipe) -> tuple[Recipe, Network | None]:
     """The recipe with the trunk of its weights, and those weights; WeightsError where they contradict each other."""
     if recipe.weights in (None, NEW):
         return recipe, None
-    given = load_network(str(recipe.weights))
+    given = _load(str(recipe.weights), recipe.network)
     if not isinstance(given.module, nn.Module):
         raise WeightsError(
             f"{recipe.weights} is an exported network, which cannot be trained; give the one it came from"
@@ -33,6 +34,15 @@ def fit_recipe(recipe: Recipe) -> tuple[Recipe, Network | None]:
     _require_fit(recipe.network, given.config, str(recipe.weights))
     network = dataclasses.replace(recipe.network, trunk=given.config.trunk)
     return dataclasses.replace(recipe, network=network), given
+
+
+def _load(source: str, wanted: NetworkConfig) -> Network:
+    """The weights; of a trunk file all stages that the recipe's method needs."""
+    given = load_network(source)
+    whole = wanted.method in VECTOR_METHODS and given.config.method == "how" and given.config.whitened_dim is None
+    if whole and given.config.trunk.stages < wanted.trunk.stages:
+        return load_network(source, method=PLAIN_VECTOR)
+    return given
 
 
 def _require_fit(wanted: NetworkConfig, given: NetworkConfig, source: str) -> None:
@@ -43,12 +53,15 @@ def _require_fit(wanted: NetworkConfig, given: NetworkConfig, source: str) -> No
     if wanted.lit is not None and given.lit is not None:
         names = ("templates", "dim", "update")
         facts += [(f"network.lit.{name}", getattr(wanted.lit, name), getattr(given.lit, name)) for name in names]
+    if wanted.pooling is not None and given.pooling is not None and wanted.method == given.method:
+        ours, theirs = wanted.pooling, given.pooling
+        facts += [(f"network.pooling.{name}", getattr(ours, name), getattr(theirs, name)) for name in ("kind", "layer")]
     if given.whitened_dim is not None:
         facts.append(("network.whitened_dim", wanted.whitened_dim, given.whitened_dim))
-    for name, ours, theirs in facts:
-        if ours != theirs:
+    for name, mine, other in facts:
+        if mine != other:
             raise WeightsError(
-                f"{source} does not fit the recipe: {name} is {ours}, the weights have {theirs}; set one as the other"
+                f"{source} does not fit the recipe: {name} is {mine}, the weights have {other}; set one as the other"
             )
 
 
@@ -84,7 +97,7 @@ def prepare_start(recipe: Recipe, given: Network | None, photos: Sequence[Photo]
     if given is None:
         inputs = PhotoInputs(shuffled, training.max_side, start.normalisation)
         settle_batch_norms(start.module.trunk, inputs, training.max_side)
-    if start.config.whitened_dim is None:
+    if start.config.whitened_dim is None and not start.one_vector:
         assert recipe.network.whitened_dim is not None
         start = fit_whitening(
             start,

@@ -45,13 +45,17 @@ def validate(
     done = 0
     single = dataclasses.replace(config.extract, scales=(1.0,))
     samples: list[np.ndarray] = []
-    for features in extract(network, codebook_photos[: config.codebook_images], single, workers=workers):
+    learned_from = [] if network.one_vector else codebook_photos[: config.codebook_images]
+    for features in extract(network, learned_from, single, workers=workers):
         samples.append(features.vectors)
         yield (done := done + 1)
     with tempfile.TemporaryDirectory(prefix=".validation.", dir=scratch) as work:
-        codebook = _learn_codebook(samples, config.codebook, Path(work) / "k-means", workers)
+        if network.one_vector:
+            codebook, search = Codebook.of_vectors(network.dim), IndexConfig("float32", config.search)
+        else:
+            codebook = _learn_codebook(samples, config.codebook, Path(work) / "k-means", workers)
+            search = IndexConfig(search=config.search)
         del samples
-        search = IndexConfig(search=config.search)
         for number, test in enumerate(tests):
             index = Index.create(Path(work) / f"index{number}", codebook, search, network=network.digest)
             for found in _search(network, index, test, config.extract, workers):

@@ -2,15 +2,19 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
+from jaxtyping import Float32, Int64
 from torch import nn
 
 from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.extraction.extract import EVERY_FEATURE, Photos, as_photos, extract
-from superfeat.images import Skipped
+from superfeat.images import Photo, Skipped
+from superfeat.methods import profile_for
+from superfeat.nets.pair_whitening import whiten_pairs
 from superfeat.nets.whitening import WhiteningFit
 from superfeat.weights import Network
 
@@ -24,6 +28,57 @@ def without_whitening(network: Network) -> Network:
         )
     bare = module.on(module.trunk, None).eval()
     return dataclasses.replace(network, module=bare, config=dataclasses.replace(network.config, whitened_dim=None))
+
+
+def fit_pair_whitening(
+    network: Network,
+    photos: Sequence[Photo],
+    pairs: Int64[np.ndarray, "pairs 2"],
+    *,
+    dim: int | None = None,
+    max_side: int = ExtractConfig().max_side,
+    scales: tuple[float, ...] | None = None,
+    workers: int | None = None,
+    on_skip: Callable[[Skipped], None] | None = None,
+    on_image: Callable[[int], None] = lambda done: None,
+) -> Network:
+    """A network of one vector per photo with a whitening learned from pairs that show the same thing (Lw)."""
+    if not network.one_vector:
+        raise SuperfeatError("only vectors of whole photos are whitened by pairs; local features by themselves")
+    raw = without_whitening(network)
+    wanted = profile_for(network.config.method, "paper")
+    config = dataclasses.replace(wanted, max_side=max_side, scales=scales or wanted.scales)
+    needed = [photos[number] for number in np.unique(pairs)]
+    found = {}
+    for done, features in enumerate(extract(raw, needed, config, workers=workers, on_skip=on_skip), 1):
+        found[features.name] = features.vectors[0]
+        on_image(done)
+    return learned_from_pairs(network, found, [(photos[q].name, photos[p].name) for q, p in pairs.tolist()], dim)
+
+
+def learned_from_pairs(
+    network: Network,
+    vectors: Mapping[str, Float32[np.ndarray, " dim"]],
+    pairs: Sequence[tuple[str, str]],
+    dim: int | None,
+) -> Network:
+    """The same from raw vectors that are there, by name; pairs without them are passed over."""
+    raw = without_whitening(network)
+    known = [pair for pair in pairs if pair[0] in vectors and pair[1] in vectors]
+    names = list(vectors)
+    outputs = raw.dim if dim is None else dim
+    if not known or not 1 <= outputs <= raw.dim:
+        raise SuperfeatError(f"cannot whiten vectors of {raw.dim} dimensions to {outputs} from {len(known)} pairs")
+    number = {name: place for place, name in enumerate(names)}
+    queries, positives = (torch.tensor([number[pair[side]] for pair in known]) for side in (0, 1))
+    stacked = torch.from_numpy(np.stack([vectors[name] for name in names]))
+    if stacked.shape[1] != raw.dim:
+        raise SuperfeatError(f"these vectors have {stacked.shape[1]} dimensions, and the network's {raw.dim}")
+    module = raw.module
+    module.whitening = whiten_pairs(stacked, queries, positives, outputs)
+    made = f"learned from {len(known)} pairs of {len(names)} photos"
+    provenance = {**network.provenance, "whitening": made}
+    return Network(module, dataclasses.replace(raw.config, whitened_dim=outputs), provenance)
 
 
 def fit_whitening(

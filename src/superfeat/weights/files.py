@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from superfeat.config import CALIBRATION, CARRIED_CODEBOOK, DEFAULT_WEIGHTS
 from superfeat.errors import StoreError, SuperfeatError, WeightsError
+from superfeat.methods import method_of
 from superfeat.nets.local import LocalNetwork
 from superfeat.settings import as_dict
 from superfeat.storage.records import as_record
@@ -22,28 +23,39 @@ from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
 from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cached_path, known_names, shipped_names
 from superfeat.weights.network import Network, NetworkFacts, build_module, digest_of, network_config
+from superfeat.weights.published import for_method, recognise_published, recognise_tensorflow
+from superfeat.weights.tensorflow import is_tensorflow, read_tensorflow
 
 FORMAT = "superfeat-network"
 VERSION = 1
 NOTHING_SPARE = re.compile(r"(?!)")
 
 
-def load_network(source: str | Path = DEFAULT_WEIGHTS) -> Network:
+def load_network(source: str | Path = DEFAULT_WEIGHTS, *, method: str | None = None) -> Network:
     """Loads a network from a folder of ours, a released FIRe or HOW checkpoint, a trunk file (torchvision, timm,
     Keras), an exported .onnx file, or by name (shipped with superfeat, or brought by `superfeat weights get`).
 
-    Without any it is the one that superfeat uses where nothing is chosen.
+    Without any it is the one that superfeat uses where nothing is chosen. `method` says what is to be built on a trunk
+    file (HOW where nothing is said), or that a file must be of this method.
     """
     path = find_weights(source)
     if path.suffix == ".onnx":
         from superfeat.weights.onnx import load_onnx
 
-        return load_onnx(path)
+        return _require_method(load_onnx(path), method, path)
     if path.name == "model.safetensors" and (path.parent / "config.json").is_file():
         path = path.parent
     if (path / "config.json").is_file():
-        return _load_ours(path)
-    return _adopt(read_foreign(path), path)
+        return _require_method(_load_ours(path), method, path)
+    foreign = read_foreign(path, method)
+    return adopt(foreign if method is None else for_method(foreign, method, str(path)), path)
+
+
+def _require_method(network: Network, method: str | None, path: Path) -> Network:
+    if method is not None and network.config.method != method_of(method).name:
+        found, wanted = method_of(network.config.method).title, method_of(method).title
+        raise WeightsError(f"{path} is a network of {found}, not of {wanted}; give a trunk, or a network of {wanted}")
+    return network
 
 
 def carried_codebook(weights: str | Path) -> Path | None:
@@ -59,9 +71,11 @@ def carried_files(weights: str | Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found if path.is_file()}
 
 
-def convert_network(source: str | Path, path: str | Path, *, half: bool = False, overwrite: bool = False) -> list[str]:
+def convert_network(
+    source: str | Path, path: str | Path, *, method: str | None = None, half: bool = False, overwrite: bool = False
+) -> list[str]:
     """Writes a network in our format, with the codebook and the calibration that it brings. What is left behind."""
-    network, carried, notes = load_network(source), carried_files(source), []
+    network, carried, notes = load_network(source, method=method), carried_files(source), []
     if CALIBRATION in carried and digest_of(network.config, _tensors(network, half)) != network.digest:
         del carried[CALIBRATION]
         notes.append("the calibration stays behind: it is of the network as it was; fit one with superfeat calibrate")
@@ -82,18 +96,22 @@ def find_weights(source: str | Path) -> Path:
     raise WeightsError(f"no weights at {source}: give a file, a folder, or one of the names {names}")
 
 
-def read_foreign(path: Path) -> Foreign:
-    """Parameters of a file that is not in our format."""
+def read_foreign(path: Path, method: str | None = None) -> Foreign:
+    """Parameters of a file that is not in our format; `method` chooses where it holds two networks."""
+    if is_tensorflow(path):
+        return recognise_tensorflow(read_tensorflow(path), str(path), method)
     if is_keras(path):
         return read_keras(path)
     if path.is_dir():
         raise WeightsError(f"{path} is a folder without config.json: not a network that superfeat saved")
     if path.suffix == ".safetensors":
         return recognise(_read_safetensors(path), str(path))
-    return recognise(read_torch(path), str(path))
+    contents = read_torch(path)
+    return recognise_published(contents, str(path), method) or recognise(contents, str(path))
 
 
-def _adopt(foreign: Foreign, path: Path) -> Network:
+def adopt(foreign: Foreign, path: Path) -> Network:
+    """The network that a file of others holds."""
     module = _filled(foreign, str(path))
     return Network(module, foreign.config, {"source": path.name, "kind": foreign.kind})
 

@@ -47,7 +47,7 @@ def read_keras(path: Path) -> Foreign:
         arrays = _read_tfjs(lambda name: (folder / PurePosixPath(name).name).read_bytes(), str(path))
     else:
         arrays = _read_tarball(path)
-    tensors = dict(_to_torchvision(arrays, str(path)))
+    tensors = dict(to_torchvision(arrays, str(path)))
     foreign = recognise_trunk(tensors, str(path), stride_in_1x1=True, pixels=CAFFE_PIXELS)
     return foreign._replace(kind="Keras trunk")
 
@@ -115,7 +115,7 @@ def _read_h5(path: Path) -> Arrays:
     return arrays
 
 
-def _to_torchvision(arrays: Arrays, source: str) -> Iterator[tuple[str, Tensor]]:
+def to_torchvision(arrays: Arrays, source: str, *, bgr: bool = True) -> Iterator[tuple[str, Tensor]]:
     """Names and values of torchvision's layout; layers that are not of the trunk or its classifier are passed over."""
     for layer, values in arrays.items():
         place = _place(layer)
@@ -124,7 +124,7 @@ def _to_torchvision(arrays: Arrays, source: str) -> Iterator[tuple[str, Tensor]]
             if values["kernel"].ndim != 4:
                 raise WeightsError(f"{source}: the convolution {layer} has {values['kernel'].ndim} dimensions, not 4")
             kernel = values["kernel"].transpose(3, 2, 0, 1)  # height, width, in, out -> out, in, height, width
-            if conv == "conv1":
+            if conv == "conv1" and bgr:
                 kernel = kernel[:, ::-1]  # BGR -> RGB
             yield f"{conv}.weight", _tensor(kernel)
             yield from _batch_norm(norm, arrays.get(norm_layer, {}), values.get("bias"), epsilon)

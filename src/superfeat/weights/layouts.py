@@ -32,7 +32,7 @@ class Foreign(NamedTuple):
 
 def recognise(contents: Any, source: str) -> Foreign:
     """Tells which layout the contents of a torch file have."""
-    tensors = _find_tensors(contents)
+    tensors = find_tensors(contents)
     if not tensors:
         raise WeightsError(f"{source} holds no parameters; expected a state dict or a checkpoint with one inside")
     parameters = contents.get("net_params") if isinstance(contents, Mapping) else None
@@ -41,7 +41,7 @@ def recognise(contents: Any, source: str) -> Foreign:
     return recognise_trunk(tensors, source)
 
 
-def _find_tensors(contents: Any) -> dict[str, Tensor]:
+def find_tensors(contents: Any) -> dict[str, Tensor]:
     """The state dict itself or inside its usual wrappings, with wrapper prefixes taken off the names."""
     for _ in range(MAX_WRAPPINGS):
         keys = (
@@ -62,7 +62,7 @@ def _recognise_released(tensors: dict[str, Tensor], parameters: Mapping[str, Any
     if "whiten.weight" in tensors:  # the older form of HOW
         tensors = {re.sub(r"^whiten\.", "dim_reduction.", name): value for name, value in tensors.items()}
     trunk_names = [_unrelease(name) for name in tensors if name.startswith("features.")]
-    trunk = _trunk_config(trunk_names, source, stages=None)
+    trunk = trunk_config(trunk_names, source, stages=None)
     try:
         trunk = dataclasses.replace(trunk, **_released_pixels(parameters))
         lit = _released_lit(tensors, parameters)
@@ -122,14 +122,19 @@ def recognise_trunk(
         known = "a released FIRe or HOW checkpoint, a torchvision, timm or Keras ResNet"
         names = ", ".join(list(tensors)[:TENSORS_SHOWN])
         raise WeightsError(f"{source} is none of the layouts known here ({known}); its first entries are {names}")
-    trunk = _trunk_config(tensors, source, stages)
+    trunk = trunk_config(tensors, source, stages)
     trunk = TrunkConfig(trunk.arch, trunk.stages, stride_in_1x1, *pixels)
     later = "|".join(f"layer{number}" for number in range(trunk.stages + 1, 5)) or "-"
     config = NetworkConfig("how", trunk, None, None)
     return Foreign(tensors, config, lambda name: name.removeprefix("trunk."), re.compile(rf"^(fc\.|{later})"), "trunk")
 
 
-def _trunk_config(names: Iterable[str], source: str, stages: int | None) -> TrunkConfig:
+def stages_in(names: Iterable[str]) -> int:
+    """The last stage of a ResNet that these names speak of."""
+    return max((int(match[1]) for name in names if (match := re.match(r"layer(\d)\.\d+\.", name))), default=0)
+
+
+def trunk_config(names: Iterable[str], source: str, stages: int | None) -> TrunkConfig:
     """Which ResNet has these blocks."""
     names = list(names)
     found = {(int(match[1]), int(match[2])) for name in names if (match := re.match(r"layer(\d)\.(\d+)\.", name))}

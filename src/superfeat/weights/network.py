@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
+import numpy as np
+import torch
+from jaxtyping import Float32
 from torch import Tensor, nn
 
 from superfeat.config import NetworkConfig
@@ -15,7 +18,7 @@ from superfeat.errors import ConfigError, WeightsError
 from superfeat.methods import method_of
 from superfeat.nets.fused import for_inference
 from superfeat.nets.local import Local, LocalNetwork
-from superfeat.nets.trunk import Normalisation, ResNet
+from superfeat.nets.trunk import Normalisation
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import Values, as_dict, overlay
 
@@ -58,6 +61,17 @@ class Network:
         return Normalisation(self.config.trunk.mean, self.config.trunk.std)
 
     @property
+    def one_vector(self) -> bool:
+        """Whether a photo is one vector, and not many local features."""
+        return method_of(self.config.method).one_vector
+
+    @torch.inference_mode()
+    def combine(self, vectors: Float32[np.ndarray, "scales raw"]) -> Float32[np.ndarray, " dim"]:
+        """The vector of a photo from those of its scales."""
+        combined: Tensor = self.module.combine(torch.from_numpy(vectors))  # type: ignore[operator]
+        return combined.numpy()
+
+    @property
     def dim(self) -> int:
         """Dimensions of a feature."""
         return self.config.whitened_dim or raw_dim(self.config, self.module.trunk.channels)
@@ -80,9 +94,7 @@ def raw_dim(config: NetworkConfig, channels: int) -> int:
 
 def build_module(config: NetworkConfig) -> LocalNetwork:
     """The network of these settings, newly initialised."""
-    trunk_config = config.trunk
-    normalisation = Normalisation(trunk_config.mean, trunk_config.std)
-    trunk = ResNet(trunk_config.arch, trunk_config.stages, trunk_config.stride_in_1x1, normalisation)
+    trunk = method_of(config.method).trunk(config.trunk)
     raw = raw_dim(config, trunk.channels)
     whitening = None if config.whitened_dim is None else Whitening(raw, config.whitened_dim)
     return method_of(config.method).build(config, trunk, whitening).eval()

@@ -27,7 +27,10 @@ from superfeat.errors import ImageError, MissingExtraError, StoreError, Superfea
 from superfeat.images import normalise, read_image
 from superfeat.methods import method_of
 from superfeat.nets.fused import fold_batch_norm
+from superfeat.nets.global_vector import combine_scales
 from superfeat.nets.local import Local
+from superfeat.nets.second_order import AttendedResNet, SecondOrderAttention
+from superfeat.nets.tensorflow_trunks import KerasResNet, SlimResNet
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict
@@ -36,6 +39,7 @@ from superfeat.storage.store import explained, write_file
 from superfeat.weights.network import Network, NetworkFacts, Provenance, network_config
 
 FORMAT, VERSION = "superfeat-onnx", 1
+LEAST_SIDE = 64  # of a picture that any network takes
 KEY = "superfeat"  # of our entry in the file's metadata_props
 OPSET, IR_VERSION = 17, 8  # the first with LayerNormalization; runtimes refuse files that are newer than they are
 TRUNK = "trunk/"  # names of the trunk's nodes begin so: what int8 may touch
@@ -51,8 +55,9 @@ def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> Non
     """
     if not isinstance(network.module, nn.Module):
         raise SuperfeatError("this network is an exported one already; export the network that it came from")
-    if not isinstance(network.module.trunk, ResNet):
-        raise SuperfeatError(f"only networks on a ResNet can be exported, not on {type(network.module.trunk).__name__}")
+    if not isinstance(network.module.trunk, ResNet) or isinstance(network.module.trunk, (SlimResNet, KerasResNet)):
+        found = type(network.module.trunk).__name__
+        raise SuperfeatError(f"only networks on a ResNet of torchvision's form can be exported, not on a {found}")
     _prepare(path, overwrite)
     write_file(path, _seal(_build(network), network, network.digest, network.provenance, "float32"))
 
@@ -120,13 +125,36 @@ class OnnxModule:
         self.precision: str = facts["precision"]
         self.dim: int = session.get_outputs()[0].shape[-1]
         self.stride = 2 ** (facts["network"]["trunk"]["stages"] + 1)
-        self.recompute_scale = method_of(facts["network"]["method"]).module.recompute_scale
+        known = [output.name for output in session.get_outputs()]
+        self.outputs = [name for name in ("vectors", "strengths", "maps") if name in known]
+        self.one_vector = "power" in known
+        self.signed = facts["network"]["method"] == "apgem"
+        made = method_of(facts["network"]["method"]).module
+        self.recompute_scale, self.round_sizes = made.recompute_scale, made.round_sizes
 
     def __call__(self, images: Float[Tensor, "1 3 height width"]) -> Local:
         pixels = np.ascontiguousarray(images.detach().cpu().float().numpy())
-        vectors, strengths, *maps = map(torch.from_numpy, self.session.run(None, {"image": pixels}))
+        vectors, strengths, *maps = map(torch.from_numpy, self.session.run(self.outputs, {"image": pixels}))
         height, width = (-(-side // self.stride) for side in pixels.shape[2:])  # each halving rounds up
         return Local(vectors, strengths, (height, width), maps[0] if maps else None)
+
+    @functools.cached_property
+    def _ending(self) -> tuple[Tensor, Whitening | None]:
+        """The power of the mean over scales, and the whitening after it: constants of the graph."""
+        known = [output.name for output in self.session.get_outputs()]
+        names = [name for name in ("power", "whitening_weight", "whitening_bias") if name in known]
+        nothing = np.zeros((1, 3, LEAST_SIDE, LEAST_SIDE), np.float32)
+        power, *rest = map(torch.from_numpy, self.session.run(names, {"image": nothing}))
+        if not rest:
+            return power, None
+        whitening = Whitening(rest[0].shape[1], rest[0].shape[0])
+        whitening.load_state_dict({"weight": rest[0], "bias": rest[1]})
+        return power, whitening
+
+    def combine(self, vectors: Float[Tensor, "scales dim"]) -> Float[Tensor, " out"]:
+        """The photo's vector from those of its scales, as GlobalNetwork does it."""
+        power, whitening = self._ending
+        return combine_scales(vectors, float(power), self.signed, whitening)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -268,7 +296,42 @@ def _add_trunk(graph: _Graph, trunk: ResNet) -> str:
         if block.downsample is not None:
             x = graph.convolution(x, f"{number}/shortcut", *block.downsample)
         x = graph.relu(graph.add("Add", y, x, name=f"{TRUNK}{number}"))
+        if isinstance(trunk, AttendedResNet) and (attend := trunk.attention_behind(block)) is not None:
+            x = _add_attention(graph, attend, x)
     return x
+
+
+def _add_attention(graph: _Graph, module: SecondOrderAttention, x: str) -> str:
+    """SOLAR's: x + v(softmax(f^T g / sqrt(inner)) h)."""
+    inner = module.h.out_channels
+
+    def places(y: str) -> str:
+        return graph.add("Reshape", y, np.array([inner, -1]))
+
+    f, g = (places(graph.relu(_normed(graph, x, part))) for part in (module.f, module.g))
+    scores = graph.add("Div", graph.add("Gemm", f, g, transA=1), torch.tensor(inner**0.5))
+    h = places(graph.add("Conv", x, module.h.weight, _bias(module.h), kernel_shape=[1, 1]))
+    gathered = graph.add("Gemm", h, graph.add("Softmax", scores, axis=1), transB=1)
+    shape = graph.add("Concat", np.array([1, inner]), graph.add("Shape", x, start=2), axis=0)
+    shown = graph.add(
+        "Conv", graph.add("Reshape", gathered, shape), module.v.weight, _bias(module.v), kernel_shape=[1, 1]
+    )
+    return graph.add("Add", x, shown)
+
+
+def _bias(conv: nn.Conv2d) -> Tensor:
+    assert conv.bias is not None
+    return conv.bias
+
+
+def _normed(graph: _Graph, x: str, part: nn.Sequential) -> str:
+    conv, norm = part[0], part[1]
+    assert isinstance(conv, nn.Conv2d)
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert norm.running_var is not None
+    weight, bias = fold_batch_norm(conv, norm)
+    gain = norm.weight / (norm.running_var + norm.eps).sqrt()
+    return graph.add("Conv", x, weight, bias + _bias(conv) * gain, kernel_shape=[1, 1])
 
 
 def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[NetworkInput]:

@@ -15,8 +15,9 @@ import oracles
 from fixtures_recipe import absolute_error, noise
 from superfeat import ExtractConfig, Features, FeatureStore, Network, extract, extract_to
 from superfeat.errors import ImageError, StoreError, SuperfeatError
-from superfeat.extraction.extract import as_photos, default_workers, extract_image, find_regions, resize
+from superfeat.extraction.extract import as_photos, default_workers, extract_image
 from superfeat.extraction.folder import photo_stamp
+from superfeat.extraction.scaling import find_regions, resize
 from superfeat.images import Photo, Skipped
 from superfeat.nets.local import Local
 

@@ -23,7 +23,10 @@ TRUNK = TrunkConfig("resnet10", stages=1)
 
 def small(name: str) -> NetworkConfig:
     lit = LitConfig(templates=6, rounds=2, dim=8) if name == "fire" else None
-    return NetworkConfig(name, TRUNK, lit, whitened_dim=4)
+    known = METHODS.get(name, HOW).network
+    pooling = known.pooling and dataclasses.replace(known.pooling, layer=known.pooling.layer and 16)
+    trunk = TRUNK if pooling is None else dataclasses.replace(TRUNK, stages=2)
+    return NetworkConfig(name, trunk, lit, 4, pooling, known.attention)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -32,7 +35,12 @@ def test_each_builds_what_its_settings_say(name: str) -> None:
     assert isinstance(module, LocalNetwork)
     assert isinstance(module, method_of(name).module)
     local = module(torch.randn(1, 3, 32, 48))
-    assert local.vectors.shape[2] == 4
+    if method_of(name).one_vector:
+        assert local.vectors.shape[:2] == (1, 1)
+        vector = module.combine(local.vectors[0])  # type: ignore[operator]
+        assert vector.shape == (4,)
+    else:
+        assert local.vectors.shape[2] == 4
     assert local.strengths.shape == local.vectors.shape[:2]
     raw = module.on(module.trunk, None)(torch.randn(1, 3, 32, 48))
     assert raw.vectors.shape[2] == raw_dim(small(name), module.trunk.channels)

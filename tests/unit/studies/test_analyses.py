@@ -21,7 +21,7 @@ from fixtures_recipe import noise, recipe_network
 from superfeat import Codebook, Features, Network, extract
 from superfeat.config import ExtractConfig, LitConfig, NetworkConfig, TrunkConfig
 from superfeat.errors import ImageError, SuperfeatError
-from superfeat.extraction.extract import resize
+from superfeat.extraction.scaling import resize
 from superfeat.images import Skipped, normalise, read_image
 from superfeat.nets.local import Local
 from superfeat.nets.losses import attention_correlation

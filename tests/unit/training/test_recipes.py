@@ -51,7 +51,7 @@ def test_the_shipped_recipes() -> None:
 def test_every_shipped_recipe_reads(name: str) -> None:
     recipe = read_recipe(name)
     assert isinstance(recipe, Recipe)
-    assert (recipe.network.lit is None) == (recipe.network.method == "how")
+    assert (recipe.network.lit is None) == (recipe.network.method != "fire")
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -59,7 +59,7 @@ def test_every_shipped_recipe_survives_being_written_down(name: str) -> None:
     """A run keeps its recipe as plain values, and must find the same again."""
     recipe = read_recipe(name)
     plain = as_dict(recipe)
-    assert overlay(Recipe(network=recipe.network, losses=recipe.losses), plain) == recipe
+    assert overlay(Recipe(network=recipe.network, training=recipe.training, losses=recipe.losses), plain) == recipe
 
 
 @pytest.mark.parametrize("name", recipe_names())

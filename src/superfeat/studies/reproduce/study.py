@@ -26,6 +26,7 @@ from superfeat.extraction.extract import extract
 from superfeat.extraction.folder import photo_stamp
 from superfeat.features import Features
 from superfeat.images import Photo
+from superfeat.index.codebook import Codebook
 from superfeat.settings import Changes, as_dict, overlay
 from superfeat.storage.store import as_json, write_json
 from superfeat.studies.analyses import Run
@@ -195,17 +196,32 @@ class Study:
         config: EvaluateConfig = overlay(self.size.evaluation, changes or {})
         digest = hashlib.sha256(json.dumps(as_json(as_dict(config)), sort_keys=True).encode()).hexdigest()
         output = trained.path / "evaluations" / f"{test.name.replace(' ', '-')}-{digest[:DIGITS]}"
+        return self.protocol(trained.network, test, output, config)
+
+    def protocol(
+        self,
+        network: Network,
+        test: RetrievalSet,
+        output: Path,
+        config: EvaluateConfig,
+        words: Codebook | None = None,
+    ) -> Evaluated:
+        """A protocol run of any network; words that are not given are learned from the training photos."""
         if (output / "scores.json").is_file():
             return open_run(output)
         order = np.random.default_rng(0).permutation(len(self.training_set.photos))
         photos = [self.training_set.photos[number] for number in order]
         for step in run_protocol(
-            trained.network, test, output, config, codebook=photos, workers=self.workers, device=self.device
+            network, test, output, config, codebook=words or photos, workers=self.workers, device=self.device
         ):
             if isinstance(step, Evaluated):
                 return step
-            self.on_progress(f"scoring {trained.path.name}: {step.stage}", step.done, step.total)
+            self.on_progress(f"scoring {output.name}: {step.stage}", step.done, step.total)
         raise AssertionError("an evaluation ends with its scores")
+
+    def grades(self, test: RetrievalSet) -> list[str]:
+        """The grades that `columns` has of a set."""
+        return [_grade(name) for name in _columns(test)]
 
     def maps(self, trained: Trained, changes: Changes | None = None) -> list[float]:
         """mAP in percent, in the order of `columns`."""
