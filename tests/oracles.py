@@ -119,6 +119,14 @@ def how(x: Array, weight: Array | None, bias: Array | None) -> tuple[Array, Arra
     return np.array([weight @ place + bias for place in smoothed]), strengths
 
 
+def points(x: Array, weight: Array | None, bias: Array | None, per_side: float) -> tuple[Array, Array, list[int]]:
+    """Features, strengths and places of the strongest per_side x sqrt(places) places, strongest first."""
+    vectors, strengths = how(x, weight, bias)
+    count = max(1, min(len(strengths), int(per_side * len(strengths) ** 0.5)))
+    places = sorted(range(len(strengths)), key=lambda place: -strengths[place])[:count]
+    return vectors[places], strengths[places], places
+
+
 def pool(scales: Sequence[tuple[Array, Array]]) -> Array:
     """Eq. 1: the L2-normalised sum of strength x feature."""
     total = np.zeros(scales[0][0].shape[1])

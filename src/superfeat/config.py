@@ -35,6 +35,7 @@ CARRIED_CODEBOOK = "codebook"  # in a network's folder
 DEFAULT_QUIET = 2.0  # seconds in which no file of a watched folder may change before all are indexed
 WHITENED_DIM = 128
 WHITENING_IMAGES = 5000
+POINTS_PER_SIDE = 6.0  # points of a map, times the root of its places
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +84,8 @@ class NetworkConfig:
     pooling: PoolingConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)
     # Of local features that attention selects: DELF's, DELG's
     attention: AttentionConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    # Of FIRe: the strongest places of the map as features too, so many times the root of their number
+    points: float | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         for part, methods in (("pooling", VECTOR_METHODS), ("attention", ATTENTION_METHODS)):
@@ -93,6 +96,9 @@ class NetworkConfig:
             raise ConfigError(
                 f"method '{self.method}' {'needs' if self.method == 'fire' else 'takes no'} [lit] settings"
             )
+        if self.points is not None:
+            good = self.points > 0 and self.lit is not None and self.whitened_dim is not None
+            require(good, "points", self.points, "above 0, and only where super-features are whitened")
         if self.whitened_dim is not None:
             require(self.whitened_dim >= 1, "whitened_dim", self.whitened_dim, "1 or more")
 

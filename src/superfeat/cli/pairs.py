@@ -85,7 +85,8 @@ def _pooled(weights: str, workers: int) -> "VectorsOf":
         from superfeat.weights import load_network
 
         config = ExtractConfig(features_per_image=EVERY_FEATURE, max_side=320, scales=(1.0,))
-        found = extract(load_network(weights or DEFAULT_WEIGHTS), photos, config, workers=workers)
+        network = load_network(weights or DEFAULT_WEIGHTS).without_points()
+        found = extract(network, photos, config, workers=workers)
         return np.concatenate([pool_features(features).vectors for features in found])
 
     return vectors

@@ -10,10 +10,11 @@ import click
 from superfeat.cli.accounts import accounts_for_files, as_told
 from superfeat.cli.lines import Progress, say
 from superfeat.cli.terminal import Told, VerbGroup, json_option, print_result, tree, workers_option
-from superfeat.config import METHOD_NAMES, WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
+from superfeat.config import METHOD_NAMES, POINTS_PER_SIDE, WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
+    from superfeat.images import Photo
     from superfeat.weights import Network
 
 
@@ -144,18 +145,11 @@ def whiten(
 ) -> None:
     """Learn the PCA-whitening of NETWORK from PHOTOS, or with --pairs the one that pairs of them teach."""
     from superfeat.datasets.labelled import read_pairs
-    from superfeat.extraction.extract import keep_memory
-    from superfeat.sources.listing import list_photos, nothing_there
-    from superfeat.storage.store import require_replaceable
     from superfeat.training.whiten import fit_pair_whitening, fit_whitening
-    from superfeat.weights import load_network, save_network
+    from superfeat.weights import load_network
 
-    require_replaceable(output, ["config.json"], overwrite)
-    keep_memory()
-    listing = list_photos(photos)
-    if not listing.photos:
-        raise SuperfeatError(nothing_there(photos, listing))
-    chosen = listing.photos if pairs is not None else listing.photos[:images]
+    every = _photos_to_learn_from(photos, output, overwrite)
+    chosen = every if pairs is not None else every[:images]
     progress = Progress("learning from", len(chosen))
     skipped: list[Any] = []
     same: dict[str, Any] = {"max_side": max_side, "workers": workers, "on_skip": skipped.append}
@@ -168,6 +162,65 @@ def whiten(
             load_network(network), chosen, dim=outputs, images=images, on_image=progress.at, **same
         )
     progress.done()
-    save_network(finished, output, overwrite=overwrite)
+    _save(finished, output, overwrite, skipped, as_json)
+
+
+@weights.command()
+@click.argument("network")
+@click.argument("photos", nargs=-1, required=True)
+@click.option("--output", "-o", required=True, type=click.Path(path_type=Path), help="Folder for the finished network.")
+@click.option("--per-side", default=POINTS_PER_SIDE, show_default=True, help="Points, times the root of the places.")
+@click.option("--images", default=WHITENING_IMAGES, show_default=True, help="How many photos to learn from at most.")
+@click.option("--overwrite", is_flag=True)
+@workers_option
+@json_option
+@accounts_for_files
+def points(
+    network: str,
+    photos: tuple[str, ...],
+    output: Path,
+    per_side: float,
+    images: int,
+    overwrite: bool,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Let NETWORK, a FIRe, give points beside super-features; how they are whitened is learned from PHOTOS."""
+    from superfeat.training.whiten import fit_points
+    from superfeat.weights import load_network
+
+    chosen = _photos_to_learn_from(photos, output, overwrite)[:images]
+    progress = Progress("learning from", len(chosen))
+    skipped: list[Any] = []
+    finished = fit_points(
+        load_network(network),
+        chosen,
+        per_side=per_side,
+        workers=workers,
+        on_skip=skipped.append,
+        on_image=progress.at,
+    )
+    progress.done()
+    _save(finished, output, overwrite, skipped, as_json)
+
+
+def _photos_to_learn_from(photos: tuple[str, ...], output: Path, overwrite: bool) -> list["Photo"]:
+    """The photos; before any of them is read, whether the output may be written."""
+    from superfeat.extraction.extract import keep_memory
+    from superfeat.sources.listing import list_photos, nothing_there
+    from superfeat.storage.store import require_replaceable
+
+    require_replaceable(output, ["config.json"], overwrite)
+    keep_memory()
+    listing = list_photos(photos)
+    if not listing.photos:
+        raise SuperfeatError(nothing_there(photos, listing))
+    return listing.photos
+
+
+def _save(network: "Network", output: Path, overwrite: bool, skipped: list[Any], as_json: bool) -> None:
+    from superfeat.weights import save_network
+
+    save_network(network, output, overwrite=overwrite)
     result = {"written": str(output), **describe_network(str(output))}
     print_result({**result, "skipped": as_told(skipped)}, as_json, lambda _: tree(result))

@@ -141,7 +141,7 @@ def pool_to(
 ) -> Iterator[Features | Skipped]:
     """The same with one feature per image: its global vector (eq. 1), pooled over all features of all scales."""
     every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None, attention="none")
-    yield from _extract_to(path, network, photos, every, True, pool_features, workers, device)
+    yield from _extract_to(path, network.without_points(), photos, every, True, pool_features, workers, device)
 
 
 def pool_features(features: Features) -> Features:
@@ -341,6 +341,19 @@ def strongest(
     return order[: config.features_per_image]
 
 
+def _choose(
+    network: Network, strengths: Float32[np.ndarray, "n"], counts: Sequence[int], config: ExtractConfig
+) -> Int64[np.ndarray, "kept"]:
+    """The strongest, and after them all points of a network that has some."""
+    first = network.superfeatures
+    if first is None:
+        return strongest(strengths, counts, config)
+    point = np.concatenate([np.arange(count) >= first for count in counts] or [np.empty(0, np.bool_)])
+    others = np.flatnonzero(~point)
+    kept = others[strongest(strengths[others], [min(count, first) for count in counts], config)]
+    return np.concatenate((kept, np.flatnonzero(point))) if network.config.points is not None else kept
+
+
 def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "height width"]:
     """The map of one feature; one that is a place attends to that place alone."""
     if part.maps is not None:
@@ -366,7 +379,7 @@ def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfi
     if method_of(network.config.method).relative_strengths and len(strengths):
         strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)
     counts = [len(part.strengths) for part in parts]
-    chosen = strongest(strengths, counts, config)
+    chosen = _choose(network, strengths, counts, config)
     ids = np.concatenate([np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, np.int32)])
     scales = np.repeat(np.asarray(pending.scales, np.float32), counts)
     vectors = np.concatenate([part.vectors for part in parts] or [np.empty((0, network.dim), np.float32)])

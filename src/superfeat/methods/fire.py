@@ -9,14 +9,20 @@ from superfeat.methods.method import Graph, Method, Shapes
 from superfeat.nets.fire import Fire
 from superfeat.nets.lit import ATTENTION_FLOOR, Lit
 from superfeat.nets.local import STRENGTH_FLOOR
+from superfeat.nets.points import Points
 from superfeat.nets.trunk import Trunk
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict
 
+FLOAT, INT64 = 1, 7  # of ONNX
+
 
 def _build(config: NetworkConfig, trunk: Trunk, whitening: Whitening | None) -> Fire:
     assert config.lit is not None
-    return Fire(trunk, Lit(trunk.channels, **as_dict(config.lit)), whitening)
+    points = None
+    if config.points is not None and config.whitened_dim is not None:
+        points = Points(Whitening(trunk.channels, config.whitened_dim), config.points)
+    return Fire(trunk, Lit(trunk.channels, **as_dict(config.lit)), whitening, points)
 
 
 def _raw_dim(config: NetworkConfig, channels: int) -> int:
@@ -28,14 +34,38 @@ def _export(graph: Graph, module: Fire, x: str) -> Shapes:
     count, dim = module.lit.templates.shape
     raw, attention = _add_lit(graph, module.lit, x)
     squares = graph.add("Add", graph.add("ReduceSumSquare", raw, axes=[1], keepdims=0), torch.tensor([STRENGTH_FLOOR]))
-    graph.add("Unsqueeze", graph.add("Sqrt", squares), np.array([0]), name="strengths")
+    strengths, maps = graph.add("Sqrt", squares), graph.add("Transpose", attention, perm=[1, 0])
     if module.whitening is not None:
         dim = len(module.whitening.bias)
         raw = graph.affine(raw, module.whitening)
+    number: int | str = count
+    if module.points is not None:
+        number, points = "n", _add_points(graph, module.points, x)
+        raw, strengths, maps = (
+            graph.add("Concat", *both, axis=0) for both in zip((raw, strengths, maps), points, strict=True)
+        )
+    graph.add("Unsqueeze", strengths, np.array([0]), name="strengths")
     graph.add("Unsqueeze", raw, np.array([0]), name="vectors")
-    grid = graph.add("Concat", np.array([1, count]), graph.add("Shape", x, start=2), axis=0)
-    graph.add("Reshape", graph.add("Transpose", attention, perm=[1, 0]), grid, name="maps")
-    return {"vectors": [1, count, dim], "strengths": [1, count], "maps": [1, count, "map_height", "map_width"]}
+    grid = graph.add("Concat", np.array([1, -1]), graph.add("Shape", x, start=2), axis=0)
+    graph.add("Reshape", maps, grid, name="maps")
+    return {"vectors": [1, number, dim], "strengths": [1, number], "maps": [1, number, "map_height", "map_width"]}
+
+
+def _add_points(graph: Graph, points: Points, x: str) -> tuple[str, str, str]:
+    """Vectors (points, dim), strengths (points) and attention (points, places) of the strongest places."""
+    assert points.whitening is not None
+    all_strengths = graph.add("Reshape", graph.add("ReduceL2", x, axes=[1], keepdims=0), np.array([-1]))
+    places = graph.add("Shape", all_strengths)
+    root = graph.add("Sqrt", graph.add("Cast", places, to=FLOAT))
+    wanted = graph.add("Cast", graph.add("Floor", graph.add("Mul", root, torch.tensor([points.per_side]))), to=INT64)
+    wanted = graph.add("Min", graph.add("Max", wanted, np.array([1])), places)
+    best, where = graph.strongest(all_strengths, wanted)
+    white = graph.add("Conv", x, points.whitening.weight[:, :, None, None], points.whitening.bias)
+    smooth = graph.add("AveragePool", white, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=0)
+    flat = graph.add("Reshape", smooth, np.array([len(points.whitening.bias), -1]))
+    vectors = graph.add("Gather", graph.add("Transpose", flat, perm=[1, 0]), where, axis=0)
+    maps = graph.add("OneHot", where, graph.add("Squeeze", places), torch.tensor([0.0, 1.0]))
+    return vectors, best, maps
 
 
 def _add_lit(graph: Graph, lit: Lit, x: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""FIRe: trunk -> LIT -> whitening."""
+"""FIRe: trunk -> LIT -> whitening; and, where wanted, points of the trunk's map beside super-features."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -6,6 +6,7 @@ from torch import Tensor
 from superfeat.nets.lit import Lit
 from superfeat.nets.lit_forms import FoldedLit, FusedLit
 from superfeat.nets.local import Local, LocalNetwork, strength
+from superfeat.nets.points import Points, joined
 from superfeat.nets.trunk import Trunk
 from superfeat.nets.whitening import Whitening
 
@@ -16,24 +17,27 @@ class Fire(LocalNetwork):
     The released implementation resizes by the given factor, not by the ratio of the rounded sizes.
     """
 
-    def __init__(self, trunk: Trunk, lit: Lit, whitening: Whitening | None) -> None:
+    def __init__(self, trunk: Trunk, lit: Lit, whitening: Whitening | None, points: Points | None = None) -> None:
         super().__init__()
         self.trunk = trunk
         self.lit = lit
         self.whitening = whitening
+        self.points = points
 
     def describe(self, x: Float[Tensor, "batch channels h w"]) -> Local:
         """Local features from the trunk's map."""
         raw, maps = self.lit(x)
         height, width = x.shape[-2:]
         vectors = raw if self.whitening is None else self.whitening(raw)
-        return Local(vectors, strength(raw), (height, width), maps)
+        found = Local(vectors, strength(raw), (height, width), maps)
+        return found if self.points is None else joined(found, self.points(x))
 
     def on(self, trunk: Trunk, whitening: Whitening | None) -> "Fire":
+        """Without points, which are learned when all else is."""
         return Fire(trunk, self.lit, whitening)
 
     def fused(self, trunk: Trunk) -> "Fire":
-        return Fire(trunk, FusedLit(self.lit), self.whitening)  # type: ignore[arg-type]
+        return Fire(trunk, FusedLit(self.lit), self.whitening, self.points)  # type: ignore[arg-type]
 
     def folded(self) -> "Fire":
         return Fire(self.trunk, FoldedLit(self.lit), self.whitening)  # type: ignore[arg-type]

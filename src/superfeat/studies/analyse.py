@@ -69,7 +69,7 @@ def analyse(
     if images is not None and images < 1:
         raise SuperfeatError(f"the first {images} photos are none; ask for 1 or more")
     chosen = as_photos(photos)[: images if images is not None else defaults.photos]
-    return Work(_steps(kind, _Job(network, chosen, config, asked, defaults, workers, device)))
+    return Work(_steps(kind, _Job(network.without_points(), chosen, config, asked, defaults, workers, device)))
 
 
 @dataclasses.dataclass(frozen=True)

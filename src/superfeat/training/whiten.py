@@ -9,12 +9,14 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import nn
 
-from superfeat.config import WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
+from superfeat.config import DEFAULT_PROFILE, POINTS_PER_SIDE, WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.extraction.extract import EVERY_FEATURE, Photos, as_photos, extract
 from superfeat.images import Photo, Skipped
 from superfeat.methods import profile_for
+from superfeat.nets.fire import Fire
 from superfeat.nets.pair_whitening import whiten_pairs
+from superfeat.nets.points import APART, PointNetwork, Points
 from superfeat.nets.whitening import WhiteningFit
 from superfeat.weights import Network
 
@@ -27,7 +29,8 @@ def without_whitening(network: Network) -> Network:
             "an exported network cannot be whitened; whiten the network that it came from and export again"
         )
     bare = module.on(module.trunk, None).eval()
-    return dataclasses.replace(network, module=bare, config=dataclasses.replace(network.config, whitened_dim=None))
+    settings = dataclasses.replace(network.config, whitened_dim=None, points=None)
+    return dataclasses.replace(network, module=bare, config=settings)
 
 
 def fit_pair_whitening(
@@ -113,3 +116,39 @@ def fit_whitening(
         "whitening": f"learned from {fit.count} features of {done} photos at {max_side} px",
     }
     return Network(module, dataclasses.replace(raw.config, whitened_dim=dim), provenance)
+
+
+def fit_points(
+    network: Network,
+    photos: Photos,
+    *,
+    per_side: float = POINTS_PER_SIDE,
+    images: int = WHITENING_IMAGES,
+    config: ExtractConfig = ExtractConfig.profile(DEFAULT_PROFILE),  # noqa: B008 - frozen
+    workers: int | None = None,
+    on_skip: Callable[[Skipped], None] | None = None,
+    on_image: Callable[[int], None] = lambda done: None,
+) -> Network:
+    """FIRe with points beside its super-features: their whitening is learned from the points of the first photos."""
+    module, dim = network.module, network.config.whitened_dim
+    if not isinstance(module, Fire) or dim is None:
+        raise SuperfeatError("points are added to a FIRe network with its whitening, before it is exported")
+    bare = dataclasses.replace(network.config, method="how", lit=None, whitened_dim=None, points=None)
+    raw = Network(PointNetwork(module.trunk, per_side), bare)
+    fit = WhiteningFit(module.trunk.channels)
+    every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None)
+    chosen = itertools.islice(as_photos(photos), images)
+    done = 0
+    for done, features in enumerate(extract(raw, chosen, every, workers=workers, on_skip=on_skip), 1):
+        fit.add(torch.from_numpy(features.vectors.copy()))
+        on_image(done)
+    if fit.count < module.trunk.channels:
+        raise SuperfeatError(
+            f"{fit.count} points are too few to whiten {module.trunk.channels} dimensions; give more or larger photos"
+        )
+    whitening = fit.finish(dim)
+    whitening.bias += APART
+    both = Fire(module.trunk, module.lit, module.whitening, Points(whitening, per_side)).eval()
+    made = f"whitened by {fit.count} of them, of {done} photos at {config.max_side} px"
+    settings = dataclasses.replace(network.config, points=float(per_side))
+    return Network(both, settings, {**network.provenance, "points": made})

@@ -65,6 +65,15 @@ class Network:
         """Whether a photo is one vector, and not many local features."""
         return method_of(self.config.method).one_vector
 
+    @property
+    def superfeatures(self) -> int | None:
+        """How many features of a scale are super-features; those after them are points. None: there are none."""
+        return None if self.config.lit is None else self.config.lit.templates
+
+    def without_points(self) -> "Network":
+        """The same network, with super-features alone."""
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, points=None))
+
     @torch.inference_mode()
     def combine(self, vectors: Float32[np.ndarray, "scales raw"]) -> Float32[np.ndarray, " dim"]:
         """The vector of a photo from those of its scales."""

@@ -261,6 +261,11 @@ class _Graph:
     def relu(self, x: str) -> str:
         return self.add("Relu", x, name=f"{x}/relu")
 
+    def strongest(self, x: str, count: str) -> tuple[str, str]:
+        values, places = (f"TopK_{len(self.nodes)}/{part}" for part in ("values", "places"))
+        self.nodes.append(self.helper.make_node("TopK", [x, count], [values, places], name=values))
+        return values, places
+
     def convolution(self, x: str, name: str, conv: nn.Module, norm: nn.Module) -> str:
         assert isinstance(conv, nn.Conv2d)
         assert isinstance(norm, nn.BatchNorm2d)
