@@ -147,7 +147,7 @@ def fit_points(
             f"{fit.count} points are too few to whiten {module.trunk.channels} dimensions; give more or larger photos"
         )
     whitening = fit.finish(dim)
-    whitening.bias += APART
+    whitening.bias.add_(APART)
     both = Fire(module.trunk, module.lit, module.whitening, Points(whitening, per_side)).eval()
     made = f"whitened by {fit.count} of them, of {done} photos at {config.max_side} px"
     settings = dataclasses.replace(network.config, points=float(per_side))

@@ -73,7 +73,7 @@ def test_superfeatures_come_first_and_are_as_without(tiny_network: Network, with
     with torch.inference_mode():
         both, alone, points = module.describe(x), tiny_network.module.describe(x), module.points(x)
     for found, first, rest in zip(both[:2], alone[:2], points[:2], strict=True):
-        assert torch.equal(found, torch.cat((first, rest), dim=1))  # type: ignore[arg-type, type-var]
+        assert torch.equal(found, torch.cat((first, rest), dim=1))
     assert both.maps is not None
     assert both.maps.shape == (1, both.strengths.shape[1], 6, 5)
 
@@ -95,6 +95,7 @@ def test_extraction_keeps_the_strongest_superfeatures_and_all_points(
             assert found.tolist() == list(range(first, first + len(found)))
             assert len(found) >= 1
         assert both.regions is not None
+        assert alone.regions is not None
         assert (both.regions[point, 2:] < alone.regions[:, 2:].mean()).all()  # a place is narrower than an attention
 
 
@@ -159,4 +160,4 @@ def test_what_cannot_have_points(tiny_network: Network, tiny_how: Network, tmp_p
         {"points": 6.0, "whitened_dim": None},
     ):
         with pytest.raises(ConfigError, match="points"):
-            NetworkConfig(**settings)  # type: ignore[arg-type]
+            NetworkConfig(**settings)
