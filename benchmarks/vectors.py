@@ -112,7 +112,7 @@ def compare(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _places(arguments: argparse.Namespace) -> np.ndarray:
-    return np.random.default_rng(0).choice(arguments.images, arguments.rounds, replace=False)
+    return np.asarray(np.random.default_rng(0).choice(arguments.images, arguments.rounds, replace=False))
 
 
 def _same(index: Index, flat: Any, queries: list[ImageWords], top: int, threads: int) -> float:
