@@ -77,3 +77,15 @@ def test_documents_name_benchmarks_as_they_are_started() -> None:
         named |= set(re.findall(r"python -m benchmarks\.(\w+)", text))
     assert named
     assert all((root / "benchmarks" / f"{name}.py").is_file() for name in named)
+
+
+@pytest.mark.parametrize("kernel", ["float32", "float16", "int8"])
+def test_the_vector_benchmark_checks_its_answers(tmp_path: Path, kernel: str) -> None:
+    pytest.importorskip("faiss")
+    from benchmarks import vectors
+
+    small = ["--images", "300", "--dim", "32", "--rounds", "3", "--gigabytes", "0.01", "--kernel", kernel]
+    vectors.main(["-o", str(tmp_path / "index"), *small, "--json", str(tmp_path / "out.json")])
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["same_ids"] == 1.0
+    assert list(Index.open(tmp_path / "index").verify())

@@ -19,6 +19,7 @@ from superfeat.found.hits import FoundPhoto, IndexedPhoto
 from superfeat.found.matches import ExplainedMatch
 from superfeat.found.photos import Named, PhotoLike, as_file, name_of_photo, photo_key
 from superfeat.found.results import Answer
+from superfeat.index.boxes import crop
 from superfeat.index.entries import Added, IndexedImage
 from superfeat.index.given import names_of
 from superfeat.index.index import Index
@@ -235,10 +236,7 @@ class Engine:
         with self._looking:
             pixels = self.pixels(photo)
             height, width = pixels.shape[:2]
-            left, top, right, bottom = region[0], region[1], region[0] + region[2], region[1] + region[3]
-            rows = slice(int(top * height), max(int(top * height) + 1, round(bottom * height)))
-            columns = slice(int(left * width), max(int(left * width) + 1, round(right * width)))
-            part = np.ascontiguousarray(pixels[rows, columns])
+            part = crop(pixels, (region[0], region[1], region[0] + region[2], region[1] + region[3]))
             found = extract_pixels(self.network, part, self.config, workers=self._workers, device=self._device)
         return Asked(photo, self.index.query(found), len(found), (width, height), region, itself, config)
 

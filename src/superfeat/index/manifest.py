@@ -13,7 +13,8 @@ from superfeat.storage.store import MEND, read_json, write_json
 
 FORMAT = "superfeat-index"
 VERSION = 2
-READABLE = (1, 2)  # 1 had no notes in its journal, and no gaps between ids; it becomes 2 with the first
+VECTORS_VERSION = 3  # of an index of vectors: one that knows words alone must not read it
+READABLE = (1, 2, 3)  # 1 had no notes in its journal, and no gaps between ids; it becomes 2 with the first
 MANIFEST = "manifest.json"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from superfeat.config import IndexConfig
+from superfeat.config import VECTOR_KERNELS, IndexConfig
 from superfeat.errors import StoreError
 from superfeat.index.codebook import Codebook
 from superfeat.index.contents import SEGMENTS, Contents, compact_groups, next_join
@@ -23,6 +23,7 @@ from superfeat.index.journal import HEADER, Record, append, encode, new_journal
 from superfeat.index.manifest import (
     FORMAT,
     MANIFEST,
+    VECTORS_VERSION,
     VERSION,
     DeadFacts,
     IndexFacts,
@@ -46,7 +47,7 @@ def create_folder(
     require_free(folder)
     manifest: Manifest = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VECTORS_VERSION if config.kernel in VECTOR_KERNELS else VERSION,
         "made": uuid.uuid4().hex,
         "words": codebook.words,
         "dim": codebook.dim,
@@ -238,7 +239,7 @@ def _commit(
         new_journal(path / manifest["journal"])
     if kept:
         append(path / manifest["journal"], HEADER.size, kept)
-        manifest["version"] = VERSION  # 1 took the ids of a journal for a row without gaps
+        manifest["version"] = max(VERSION, manifest["version"])  # 1 took the ids of a journal for a row without gaps
     write_manifest(path, manifest)
     new = Contents(path, manifest, contents)
     with contextlib.suppress(StoreError):  # the next writer's sweep finds them

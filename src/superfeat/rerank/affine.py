@@ -5,11 +5,14 @@ are the same as the released ones, seed by seed.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int64
+
+from superfeat.errors import SuperfeatError
+from superfeat.features import Features, Ranking
 
 FEWEST_PAIRS = 4
 SAMPLE = 3
@@ -116,3 +119,36 @@ def rerank(
     judged = [image for image in every if image not in set(junk)]
     counted = {image: inliers.get(image, 0) for image in judged[:first]}
     return sorted(every, key=lambda image: (-counted.get(image, 0), -float(scores[image])))
+
+
+def local_features(features: Features) -> LocalFeatures:
+    """Places in pixels and vectors of features that were extracted with their regions."""
+    if features.regions is None or features.image_size is None:
+        raise SuperfeatError(
+            f"the features of {features.name or 'the query'} do not say where they are; extract them with their regions"
+        )
+    width, height = features.image_size
+    places = np.stack([features.regions[:, 1] * height, features.regions[:, 0] * width], axis=1)
+    lengths = np.maximum(np.linalg.norm(features.vectors, axis=1, keepdims=True), 1e-12)
+    return LocalFeatures(places.astype(np.float64), features.vectors / lengths)
+
+
+def rerank_ranking(
+    ranking: Ranking,
+    query: Features,
+    images: Callable[[str], Features],
+    *,
+    first: int = 100,
+    rules: Matching = DELG,
+    seed: int = 0,
+) -> tuple[Ranking, list[int]]:
+    """DELG's second stage: the first images of a ranking by the inliers of their local features, and these counts.
+
+    `images` gives the local features of an image by its name, as a features folder does (`FeatureStore`).
+    """
+    asked = local_features(query)
+    counts = [count_inliers(asked, local_features(images(name)), rules, seed) for name in ranking.names[:first]]
+    counts += [0] * (len(ranking) - len(counts))
+    order = sorted(range(len(ranking)), key=lambda place: (-counts[place], place))
+    names = tuple(ranking.names[place] for place in order)
+    return Ranking(names, ranking.scores[order], ranking.ids[order]), [counts[place] for place in order]
