@@ -38,7 +38,8 @@ from superfeat.probability.fit import (
     reliability_panel,
     whole_results,
 )
-from superfeat.probability.model import Calibration, Origin, Reliability, reliability
+from superfeat.probability.honesty import Reliability, reliability
+from superfeat.probability.model import Calibration, Origin
 from superfeat.settings import overlay, parse_assignment
 
 DRAWN = "drawn"

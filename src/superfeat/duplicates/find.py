@@ -142,10 +142,10 @@ class _Judge:
         self.calibration, self.neighbours = calibration, neighbours
 
     def __call__(self, image: int) -> tuple[Ranking, Float64[np.ndarray, "n"]]:
-        words = self.snapshot.words_of(image)
-        assert words is not None
+        name = self.snapshot.name_of(image)
+        assert name is not None
         top = self.neighbours + 1  # it finds itself as well
-        ranking, chances = judge_ranking(self.index, words, self.calibration, top=top, config=self.config, workers=1)
+        ranking, chances = judge_ranking(self.index, name, self.calibration, top=top, config=self.config, workers=1)
         return ranking, ranking.scores if chances is None else chances
 
 

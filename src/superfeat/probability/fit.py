@@ -16,14 +16,14 @@ from superfeat.features import ImageWords
 from superfeat.figures import Panel, Series
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
-from superfeat.probability.apply import SAMPLE, background_for, score_pairs
+from superfeat.index.pairs import score_pairs
+from superfeat.probability.apply import SAMPLE, background_for
+from superfeat.probability.honesty import BINS, Reliability
 from superfeat.probability.model import (
-    BINS,
     TOP,
     Calibration,
     Null,
     Origin,
-    Reliability,
     adapt_null,
     different_images,
     evidence,

@@ -37,7 +37,8 @@ from superfeat.probability.fit import (
     reliability_panel,
     whole_results,
 )
-from superfeat.probability.model import Calibration, Null, Origin, fit_calibration, match_prior, reliability
+from superfeat.probability.honesty import reliability
+from superfeat.probability.model import Calibration, Null, Origin, fit_calibration, match_prior
 from superfeat.probability.stored import (
     SHIPPED_CALIBRATION,
     reset_calibration,
