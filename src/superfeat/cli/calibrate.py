@@ -77,7 +77,8 @@ def _fit(index: "Index", labels: Path | None, dry_run: bool, plot: Path | None) 
 
 def _fit_labels(index: "Index", labels: Path) -> tuple["Fitted", Told]:
     """To a table of photos and things."""
-    from superfeat.probability.fit import calibrate, compare_index, origin_of
+    from superfeat.probability.comparing import compare_index, origin_of
+    from superfeat.probability.fit import calibrate
     from superfeat.probability.stored import shipped_calibration
 
     thing_of, missing = _read(index, labels)

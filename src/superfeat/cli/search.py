@@ -76,6 +76,11 @@ engine_weights = click.option(
     help="The order of the first 100: by score and where words lie, by a query widened with verified photos, by how "
     "alike they are to each other, or by score alone. [default: off]",
 )
+@click.option(
+    "--verify",
+    type=click.Choice(["matcher", "xfeat"]),
+    help="Match the query with the first 20 results by keypoints, SIFT or XFeat; those that are certain come first.",
+)
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a page with the photos, to look at.")
 @export_options
 @workers_option
@@ -92,6 +97,7 @@ def search(
     assignments: tuple[str, ...],
     least: float | None,
     rerank: "Rerank | None",
+    verify: str | None,
     html: Path | None,
     export: Path | None,
     keyword: str | None,
@@ -115,6 +121,8 @@ def search(
     if skipped and not found and not as_json:
         name, reason = skipped[0].name, skipped[0].reason
         raise ImageError(reason if name in reason else f"{name}: {reason}")
+    if verify is not None:
+        found = [engine.match_first(answer, kind="xfeat" if verify == "xfeat" else "sift") for answer in found]
     answers = [_likely(answer, least) for answer in found]
     results = [answer.as_dict() for answer in answers]
     print_result({"index": str(index_folder), "results": results, "skipped": as_told(skipped)}, as_json, _report)
@@ -244,6 +252,7 @@ def _itself(one: Told) -> str:
 def _remark(hit: Told, places: Mapping[str, str]) -> str:
     """What else there is to say of the file of a hit."""
     gone = "  (no longer there)" if hit["gone"] else ""
+    gone += "" if hit["matched"] is None else f"  ({hit['matched']} matches{', certain' * hit['certain']})"
     return gone + ("" if hit["copy_of"] is None else f"  (a copy of {places.get(hit['copy_of'], hit['copy_of'])})")
 
 
@@ -255,6 +264,11 @@ def _remark(hit: Told, places: Mapping[str, str]) -> str:
     "--output", "-o", required=True, type=click.Path(path_type=Path), help="The picture, a .png or .jpg file."
 )
 @box_option
+@click.option(
+    "--verify",
+    type=click.Choice(["matcher", "xfeat"]),
+    help="Draw the matches of keypoints, SIFT or XFeat, instead: it needs no network.",
+)
 @engine_weights
 @workers_option
 @json_option
@@ -264,6 +278,7 @@ def explain(
     result: str,
     output: Path,
     box: tuple[float, ...] | None,
+    verify: str | None,
     weights: str | None,
     workers: int | None,
     as_json: bool,
@@ -280,11 +295,22 @@ def explain(
     if more or isinstance(asked, Features):
         raise SuperfeatError(f"{query} is not one photo; name a photo, or an image of the index")
     name, region = engine.name_of(result), _fractions(engine, asked, box)
+    if verify is not None:
+        match = engine.match(asked, name, "xfeat" if verify == "xfeat" else "sift")
+        match.save(output)
+        facts = {"picture": str(output), "name": name, "inliers": match.inliers, "certain": match.certain}
+        print_result({**facts, "covered": list(match.covered)}, as_json, _match_report)
+        return
     explanation = engine.explain(asked, engine.hit_of(asked, name, box=region) or name, box=region)
     explanation.save(output)
     told = {"picture": str(output), "name": name, "path": engine.index.meta([name])[name].get("path")}
     chance = explanation.captions.probability
     print_result({**told, "probability": chance, **explanation.as_dict()}, as_json, _explain_report)
+
+
+def _match_report(result: Told) -> Iterable[str]:
+    yield f"{result['picture']}: {result['inliers']} matches of keypoints agree on one transform"
+    yield "  certainly the same" if result["certain"] else "  that is not certain: strangers may have as many"
 
 
 def _explain_report(result: Told) -> Iterable[str]:

@@ -12,15 +12,18 @@ from jaxtyping import Float64
 
 from superfeat.config import CALIBRATION, ExtractConfig, SearchConfig
 from superfeat.engine.asked import Asked, second_look
+from superfeat.engine.matching import FIRST_MATCHED, Matcher, certain_first
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.explain.explain import Explanation, explain, score_words
 from superfeat.extraction.folder import photo_stamp
 from superfeat.features import Features, Hit, Meta
 from superfeat.found.explanation import Captions
 from superfeat.found.hits import FoundPhoto, IndexedPhoto
+from superfeat.found.keypoint_matches import KeypointMatch
 from superfeat.found.matches import ExplainedMatch
 from superfeat.found.photos import Named, PhotoLike, as_file, name_of_photo, photo_key
 from superfeat.found.results import Answer
+from superfeat.geometry.keypoints import KeypointKind
 from superfeat.index.entries import Added, IndexedImage
 from superfeat.index.given import names_of
 from superfeat.index.index import Index
@@ -70,6 +73,7 @@ class Engine:
         self._weights, self._device, self._workers = weights, device, workers
         self._kept: Recent[Features] = Recent(KEPT_PHOTOS)
         self._looking = threading.Lock()
+        self._matchers: dict[KeypointKind, Matcher] = {}
         self._calibrated: tuple[tuple[int, int] | None, Calibration | None] | None = None  # by the file's stamp
 
     @classmethod
@@ -319,6 +323,30 @@ class Engine:
             return None
         (found,) = verify_photos(self.index.snapshot(), query, [photo], config)
         return Arrangement.of(query, photo, found, box or WHOLE)
+
+    def match(self, photo: PhotoLike, name: str, kind: KeypointKind = "sift") -> KeypointMatch:
+        """Matches a photo with an indexed one by keypoints, which needs both files and OpenCV, but no network."""
+        with self._looking:
+            if kind not in self._matchers:
+                self._matchers[kind] = Matcher(kind)
+        mine, theirs = as_file(photo), Named(name)
+        keys = [photo_key(self._read(one)) for one in (mine, theirs)]
+        reads = [functools.partial(self.pixels, one) for one in (mine, theirs)]
+        return self._matchers[kind].match(name, (keys[0], reads[0]), (keys[1], reads[1]))
+
+    def match_first(self, answer: Answer, first: int = FIRST_MATCHED, kind: KeypointKind = "sift") -> Answer:
+        """An answer whose first results were matched by keypoints: those that are certain come first."""
+        if isinstance(answer.photo, Features):
+            raise SuperfeatError("matching keypoints needs the photo that was asked with, not its features")
+        hits = []
+        for hit in answer.hits[:first]:
+            try:
+                found = self.match(answer.photo, hit.name, kind)
+            except ImageError:  # its file is gone or has changed: nothing more can be said of it
+                hits.append(hit)
+            else:
+                hits.append(hit._replace(matched=found.inliers, certain=found.certain))
+        return dataclasses.replace(answer, hits=certain_first(hits) + answer.hits[first:])
 
     # -- Changes
 

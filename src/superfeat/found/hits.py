@@ -31,6 +31,8 @@ class FoundPhoto(NamedTuple):
     copy_of: str | None = None  # the query, or a better or equal hit, with the very same bytes
     verified: float | None = None  # share of the score whose words lie as in the query; None if nobody knows
     transform: Transform | None = None  # that they agree on: from fractions of the query to fractions of this photo
+    matched: int | None = None  # matches of keypoints that agree on one transform; None if they were not matched
+    certain: bool = False  # they are more than strangers have
 
     def __repr__(self) -> str:
         return f"<FoundPhoto {self.name!r}: {', '.join(self._facts())}>"
@@ -41,6 +43,8 @@ class FoundPhoto(NamedTuple):
         yield f"score {self.score:.4f}"
         if self.verified is not None:
             yield f"{self.verified:.0%} verified"
+        if self.matched is not None:
+            yield f"{self.matched} matches{', certain' if self.certain else ''}"
         if self.gone:
             yield "its file is no longer there"
         if self.copy_of is not None:

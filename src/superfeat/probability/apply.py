@@ -19,6 +19,7 @@ from superfeat.probability.model import (
     Calibration,
     Null,
     adapt_null,
+    back_evidence,
     different_images,
     evidence,
     fit_null,
@@ -103,13 +104,18 @@ def judge_seen(
     strangers = meet_strangers(index, calibration, searched.config)
     null = adapt_null(strangers.null, strangers.images.search(searched.words, searched.config).scores)
     above = evidence(np.asarray([one.hit.score for one in seen], np.float64), null)
-    if calibration.weights is None:
-        return calibration.probability(above, images, match_prior(strangers.linked, strangers.sample, images))
-    return calibration.probability(above, images, clues=find_clues(strangers, searched, seen, above))
+    if calibration.weights is None or searched.placed is None:
+        prior = match_prior(strangers.linked, strangers.sample, images)
+        return calibration.without_clues().probability(above, images, prior)
+    return calibration.probability(above, images, clues=find_clues(strangers, searched, seen, above, null))
 
 
 def find_clues(
-    strangers: Strangers, searched: SearchedWith, seen: Sequence[SeenPhoto], above: Float64[np.ndarray, "n"]
+    strangers: Strangers,
+    searched: SearchedWith,
+    seen: Sequence[SeenPhoto],
+    above: Float64[np.ndarray, "n"],
+    null: Null,
 ) -> Clues:
     """What speaks for each result besides its score; the first 100 are asked, the others have no clues."""
     first = seen[:FIRST]
@@ -122,7 +128,8 @@ def find_clues(
     some = [image for image in images if image is not None]
     for place, image in zip(known, some, strict=True):
         own = adapt_null(strangers.null, strangers.images.search(image, searched.config).scores)
-        clues[place, PLACE_CLUES] = evidence(np.asarray([seen[place].hit.score]), own)[0]
+        score = np.asarray([seen[place].hit.score])
+        clues[place, PLACE_CLUES] = back_evidence(score, own, null, strangers.null)[0]
     others = [row for row, place in enumerate(known) if first[place].hit.id != searched.without]
     speakers = np.asarray(others[:SUPPORTERS], np.int64)  # the query itself, if it is a result, says nothing new
     voices = Snapshot.in_memory(searched.snapshot.layout, [some[row] for row in speakers.tolist()])

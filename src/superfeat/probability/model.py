@@ -16,6 +16,7 @@ from superfeat.probability.clues import CLUES, Clues
 from superfeat.probability.logistic import fit_signed, sigmoid
 
 FORMAT = "superfeat-calibration"
+PLAIN = ("intercept", "slope", "size_slope")
 VERSIONS = (1, 2)  # the first knows scores alone
 LOWEST = 1e-12  # stands for all scores below it, 0 included, which have no logarithm
 HIGH = 0.97  # share of strangers below what stands for the highest of them: beyond, there may be matches
@@ -154,6 +155,15 @@ def evidence(scores: Float64[np.ndarray, "n"], null: Null) -> Float64[np.ndarray
     return (logarithms(values) - null.location) / null.scale
 
 
+def back_evidence(
+    scores: Float64[np.ndarray, "n"], found: Null, query: Null, collection: Null
+) -> Float64[np.ndarray, "n"]:
+    """How far scores stand above those of a found photo with strangers. The query's own scores may all be lower or
+    higher than those of the collection, as with five words for each feature: that much is taken off.
+    """
+    return evidence(scores, found._replace(location=found.location + query.location - collection.location))
+
+
 # -- Probabilities
 
 
@@ -180,6 +190,7 @@ class Calibration:
     origin: Origin
     weights: tuple[float, ...] | None = None  # of the clues, in their order
     largest: int = LARGEST_SET  # images of the largest collection that it was fitted to
+    plain: tuple[float, float, float] | None = None  # the first three where no clues are known: of scores alone
 
     def __post_init__(self) -> None:
         numbers = (self.intercept, self.slope, self.size_slope, *self.background, *(self.weights or ()))
@@ -192,10 +203,18 @@ class Calibration:
             )
         if self.weights is not None and (len(self.weights) != len(CLUES) or min(self.weights) < 0):
             raise SuperfeatError(f"a calibration needs {len(CLUES)} weights of 0 or more, not {self.weights}")
+        if (self.weights is None) != (self.plain is None):
+            raise SuperfeatError("a calibration with weights for clues also says what holds without clues")
         if self.largest < 1:
             raise SuperfeatError(f"a calibration's largest collection has {self.largest} images; it must be 1 or more")
         if self.background.scale <= 0 or self.background.images <= 0:
             raise SuperfeatError(f"{self.background} is no background: its scale and its images must be above 0")
+
+    def without_clues(self) -> "Calibration":
+        """For an index that says nothing of where words lie."""
+        if self.plain is None:
+            return self
+        return Calibration(*self.plain, self.background, self.origin)
 
     def probability(
         self,
@@ -218,11 +237,13 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to be written as JSON."""
         facts = {**dataclasses.asdict(self), "background": self.background._asdict(), "origin": self.origin._asdict()}
-        weights, largest = facts.pop("weights"), facts.pop("largest")
+        weights, largest, plain = facts.pop("weights"), facts.pop("largest"), facts.pop("plain")
         if weights is None:
             return {"format": FORMAT, "version": VERSIONS[0], **facts}
         named = dict(zip(CLUES, weights, strict=True))
-        return {"format": FORMAT, "version": VERSIONS[1], **facts, "weights": named, "largest": largest}
+        without = dict(zip(PLAIN, plain, strict=True))
+        more = {"weights": named, "largest": largest, "plain": without}
+        return {"format": FORMAT, "version": VERSIONS[1], **facts, **more}
 
     @classmethod
     def from_dict(cls, values: Any) -> "Calibration":
@@ -235,8 +256,8 @@ class Calibration:
                 f"the calibration has version {version!r}; this superfeat reads {' and '.join(map(str, VERSIONS))}: "
                 "upgrade it"
             )
-        more = ("weights", "largest") if version == VERSIONS[1] else ()
-        names = ("intercept", "slope", "size_slope", "background", "origin", *more)
+        more = ("weights", "largest", "plain") if version == VERSIONS[1] else ()
+        names = (*PLAIN, "background", "origin", *more)
         parts = _require_keys({key: values[key] for key in values if key not in ("format", "version")}, names, "")
         background = _require_keys(parts["background"], Null._fields, "background.")
         origin = _require_keys(parts["origin"], Origin._fields, "origin.")
@@ -250,8 +271,16 @@ class Calibration:
             background=Null(*(_require_number(background[name], f"background.{name}") for name in Null._fields)),
             origin=Origin(*texts, *numbers),
             weights=_read_weights(parts["weights"]) if more else None,
+            plain=_read_plain(parts["plain"]) if more else None,
             largest=round(_require_number(parts["largest"], "largest")) if more else LARGEST_SET,
         )
+
+
+def _read_plain(values: Any) -> tuple[float, float, float]:
+    found = _require_keys(values, PLAIN, "plain.")
+    intercept, slope, size_slope = (_require_number(found[name], f"plain.{name}") for name in PLAIN)
+    Calibration(intercept, slope, size_slope, Null(0.0, 1.0, 1), Origin(None, None, "binary", 1.0, 0.0))  # or an error
+    return intercept, slope, size_slope
 
 
 def _read_weights(values: Any) -> tuple[float, ...]:
@@ -315,7 +344,8 @@ def fit_calibration(
         weights = tuple(slopes[2:].tolist())
     if slopes[0] <= 0:
         raise SuperfeatError("right results do not score higher than wrong ones: are the labels those of these photos?")
-    return Calibration(intercept, float(slopes[0]), float(slopes[1]), background, origin, weights, largest)
+    three = intercept, float(slopes[0]), float(slopes[1])
+    return Calibration(*three, background, origin, weights, largest, None if weights is None else three)
 
 
 def require_clues(clues: Clues, count: int) -> Clues:

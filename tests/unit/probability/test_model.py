@@ -215,7 +215,7 @@ def changed(where: str, value: Any) -> dict[str, Any]:
     ("where", "value", "message"),
     [
         ("format", "superfeat-index", "no calibration"),
-        ("version", 2, "version 2"),
+        ("version", 3, "version 3"),
         ("slope", KeyError, "needs intercept, slope"),
         ("alpha", 3.0, "needs intercept, slope"),
         ("slope", "3", "must be a finite number"),
