@@ -123,7 +123,7 @@ def find_clues(
     clues[: len(first), :PLACE_CLUES] = place_clues(
         searched.placed, [one.photo for one in first], [one.verification for one in first]
     )
-    images = [searched.snapshot.words_of(one.hit.id) for one in first]
+    images = searched.snapshot.words_of_many([one.hit.id for one in first])
     known = [place for place, image in enumerate(images) if image is not None]
     some = [image for image in images if image is not None]
     for place, image in zip(known, some, strict=True):

@@ -32,7 +32,7 @@ from superfeat.probability.model import (
 ALL = np.iinfo(np.int64).max
 DRAWN_SIZES = (10, 30, 100, 300)  # images of drawn collections; the whole set is one more
 PADDED_SIZES = (10_000, 100_000)  # of collections that are larger than any labelled set: strangers stand for the rest
-LEAST_TAIL = 30  # wrong results that show how the best of more strangers would score
+LEAST_TAIL = 30  # best wrong results that show how those of more strangers would score
 ABSENT = 0.25  # share of drawn collections that do not hold what is searched for
 BACKGROUND_IMAGES = 20  # different ones that the labelled sets' strangers are worth in another collection
 RESAMPLED = 1000  # times that things are drawn for an interval
@@ -206,13 +206,13 @@ def pad_results(
     exponentially, and one of these, drawn at random, stands for each in all else.
     """
     wrong = np.flatnonzero(~labels & (scores > 0))
-    if len(wrong) < LEAST_TAIL:
+    if len(wrong) < 2 * LEAST_TAIL:
         return rows, scores, labels
-    logs = logarithms(scores[wrong])
-    edge = float(np.quantile(logs, HIGH))
+    logs, share = logarithms(scores[wrong]), max(1 - HIGH, LEAST_TAIL / len(wrong))
+    edge = float(np.quantile(logs, 1 - share))
     tail = wrong[logs >= edge]
     excess = max(float(logs[logs >= edge].mean()) - edge, np.finfo(np.float64).tiny)
-    arrivals = np.cumsum(rng.exponential(size=TOP)) / ((1 - HIGH) * (size - len(rows)))
+    arrivals = np.cumsum(rng.exponential(size=TOP)) / (share * (size - len(rows)))
     added = np.exp(edge - excess * np.log(arrivals[arrivals < 1]))
     donors = rng.choice(tail, len(added))
     more = np.zeros(len(added), np.bool_)

@@ -56,8 +56,8 @@ def look_again(
 ) -> list[SeenPhoto]:
     """Verifies the first results, as far as places are noted; the others are as they were."""
     photos: list[PlacedWords | None] = [None] * len(hits)
-    for place, hit in enumerate(hits[:first]):
-        image = searched.snapshot.words_of(hit.id)
+    images = searched.snapshot.words_of_many([hit.id for hit in hits[:first]])
+    for place, (hit, image) in enumerate(zip(hits, images, strict=False)):
         if image is not None:  # it may have been deleted a moment ago
             photos[place] = place_stored(image, metas.get(hit.name, {}))
     known = [place for place, photo in enumerate(photos) if photo is not None]
@@ -81,7 +81,7 @@ def reorder_by_geometry(seen: Sequence[SeenPhoto]) -> list[SeenPhoto]:
 def reorder_by_diffusion(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> list[SeenPhoto]:
     """The first results by their own scores and those of the ones that they are most like."""
     part = list(seen[:FIRST])
-    images = [searched.snapshot.words_of(one.hit.id) for one in part]
+    images = searched.snapshot.words_of_many([one.hit.id for one in part])
     if any(image is None for image in images):  # one was deleted a moment ago: the order stays
         return list(seen)
     similarities = score_pairs(searched.snapshot, [image for image in images if image is not None], searched.config)
