@@ -18,13 +18,13 @@ def fit_signed(
     centre: Float64[np.ndarray, "d"],
     known: Float64[np.ndarray, "n"],
 ) -> tuple[float, Float64[np.ndarray, "d"]]:
-    """Intercept and slopes, of which that of the size is 0 at most and those of clues 0 at least: what has the wrong
-    sign is chance, or one size only, and is left out, the worst first.
+    """Intercept and slopes, of which that of the size, the second, is 0 at most and all others 0 at least: what has
+    the wrong sign is chance, or one size only, and is left out, the worst first.
     """
     kept = list(range(columns.shape[1]))
     while True:
         intercept, *found = fit_logistic(columns[:, kept], labels, centre[kept], known).tolist()
-        signed = {place: -value if place == 1 else value for place, value in zip(kept, found, strict=True) if place}
+        signed = {place: -value if place == 1 else value for place, value in zip(kept, found, strict=True)}
         worst = min(signed, key=lambda place: signed[place], default=None)
         if worst is None or signed[worst] >= 0:
             slopes = np.zeros(columns.shape[1])

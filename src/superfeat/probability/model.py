@@ -196,7 +196,7 @@ class Calibration:
         numbers = (self.intercept, self.slope, self.size_slope, *self.background, *(self.weights or ()))
         if not all(math.isfinite(number) for number in numbers):
             raise SuperfeatError(f"a calibration must hold finite numbers, not {numbers}")
-        if self.slope <= 0 or self.size_slope > 0:
+        if self.slope < 0 or self.size_slope > 0 or not any((self.slope, *(self.weights or ()))):
             raise SuperfeatError(
                 f"a calibration's slope is {self.slope} and its size_slope {self.size_slope}: a higher score must make "
                 "a match likelier, and a larger collection must not; fit it again"
@@ -342,7 +342,7 @@ def fit_calibration(
         columns = np.column_stack([columns, require_clues(clues, len(truth))])
         intercept, slopes = fit_signed(columns, truth, _centre(start, len(CLUES)), np.zeros(len(truth)))
         weights = tuple(slopes[2:].tolist())
-    if slopes[0] <= 0:
+    if not (slopes[[0, *range(2, len(slopes))]] > 0).any():
         raise SuperfeatError("right results do not score higher than wrong ones: are the labels those of these photos?")
     three = intercept, float(slopes[0]), float(slopes[1])
     return Calibration(*three, background, origin, weights, largest, None if weights is None else three)
