@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_a_part_of_a_photo_is_verified_and_outlined(tmp_path: Path) -> None:
     assert whole.regions is not None
     inside = whole.regions[:, 0] < 0.5
     left = whole.regions[inside] * np.asarray([2, 1, 2, 1], np.float32)  # the left half, as a photo of its own
-    arrays = {name: array[inside] for name, array in whole.arrays().items()}
+    arrays: dict[str, Any] = {name: array[inside] for name, array in whole.arrays().items()}
     half = dataclasses.replace(whole, **{**arrays, "regions": left}, image_size=(320, 480))
     for rerank in RERANKS:
         first, *others = Engine(index).search(half, rerank=rerank)
@@ -79,8 +80,9 @@ def test_a_part_of_a_photo_is_verified_and_outlined(tmp_path: Path) -> None:
         assert first.verified is not None
         assert first.verified > 0.9
         assert first.transform is not None
-        assert np.allclose(first.transform, [[0.5, 0, 0], [0, 1, 0]], atol=0.05)
-        assert np.allclose(first.outline((0, 0, 1, 0.5)) or (), [(0, 0), (0.5, 0), (0.5, 0.5), (0, 0.5)], atol=0.05)
+        assert np.allclose(first.transform, [[0.5, 0.0, 0.0], [0.0, 1.0, 0.0]], atol=0.05)
+        corners = np.asarray([(0.0, 0.0), (0.5, 0.0), (0.5, 0.5), (0.0, 0.5)])
+        assert np.allclose(np.asarray(first.outline((0, 0, 1, 0.5))), corners, atol=0.05)
         assert first.region is not None
         assert first.region[0] + first.region[2] < 0.6
         assert all((hit.verified or 0) < 0.3 for hit in others)
