@@ -9,6 +9,7 @@ from superfeat.found.photos import PhotoLike
 from superfeat.index.entries import IndexedImage
 from superfeat.index.index import Index
 from superfeat.index.places import Region
+from superfeat.index.snapshot import Snapshot
 from superfeat.rerank.geometry import PlacedWords
 from superfeat.rerank.look import (
     Reordered,
@@ -52,7 +53,7 @@ def second_look(
     """Searches, verifies the first results, and orders them as it is asked for."""
     snapshot = index.snapshot()
     names = None if only is None else list(dict.fromkeys(only))
-    masks = None if names is None else snapshot.masks([index.id(name) for name in names])
+    masks = None if names is None else snapshot.masks(_ids(index, snapshot, names))
     without = None if asked.itself is None else asked.itself.id
     searched = SearchedWith(snapshot, asked.words, asked.placed, asked.config, masks, without, workers or all_cores())
     first = top if rerank == "off" else max(top, FIRST)
@@ -66,6 +67,11 @@ def second_look(
         after, used = _expand(index, searched, seen, first)
     reordered = None if rerank == "off" else changes(rerank, seen, after, top, used)
     return SecondLook(searched, after[:top], len(index) if names is None else len(names), reordered)
+
+
+def _ids(index: Index, snapshot: Snapshot, names: Sequence[str]) -> list[int]:
+    found = snapshot.find(names)
+    return [found[name] if name in found else index.id(name) for name in names]  # which says that there is none
 
 
 def _search(searched: SearchedWith, words: ImageWords, top: int) -> list[Hit]:

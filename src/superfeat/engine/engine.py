@@ -16,7 +16,7 @@ from superfeat.engine.matching import FIRST_MATCHED, Matcher, certain_first
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.explain.explain import Explanation, explain, score_words
 from superfeat.extraction.folder import photo_stamp
-from superfeat.features import Features, Hit, Meta
+from superfeat.features import Features, Meta
 from superfeat.found.explanation import Captions
 from superfeat.found.hits import FoundPhoto, IndexedPhoto
 from superfeat.found.keypoint_matches import KeypointMatch
@@ -35,8 +35,6 @@ from superfeat.recent import Recent
 from superfeat.rerank.geometry import (
     WHOLE,
     Arrangement,
-    PlacedWords,
-    Verification,
     locate_match,
     place_features,
     place_stored,
@@ -260,13 +258,13 @@ class Engine:
         metas = self.index.meta([one.hit.name for one in seen])
         first = {asked.itself.meta.get("digest"): asked.itself.name} if asked.itself is not None else {}
         hits = []
-        for place, (hit, photo, found) in enumerate(seen):
-            meta = metas.get(hit.name, {})
+        for place, one in enumerate(seen):
+            hit, found, meta = one.hit, one.verification, metas.get(one.hit.name, {})
             path, digest = meta.get("path"), meta.get("digest")
             copied = first.setdefault(digest, hit.name) if digest else hit.name
             gone = path is not None and is_gone(path)
             original = None if copied == hit.name else copied
-            where = self._locate(asked, hit, photo, found)
+            where = self._locate(asked, one, meta)
             chance = None if chances is None else float(chances[place])
             verified, transform = (None, None) if found is None else (found.verified, found.transform)
             hits.append(
@@ -274,20 +272,18 @@ class Engine:
             )
         return hits
 
-    def _locate(self, asked: Asked, hit: Hit, photo: PlacedWords | None, found: Verification | None) -> Region | None:
+    def _locate(self, asked: Asked, seen: SeenPhoto, meta: Meta) -> Region | None:
         """Where in an indexed photo the match lies: the verified part of the words that it shares with the query, or
         all of them, by what they add to the score.
         """
-        if photo is not None and found is not None:
-            return locate_match(photo, found)
+        if seen.photo is not None and seen.verification is not None:
+            return locate_match(seen.photo, seen.verification)
         snapshot = self.index.snapshot()
-        image = snapshot.words_of(hit.id)
-        if image is None:  # it may have been deleted a moment ago
-            return None
-        photo = photo or place_stored(image, self._note_of(hit.name))
+        image = None if meta.get("places") is None else snapshot.words_of(seen.hit.id)
+        photo = None if image is None else place_stored(image, meta)  # it may have been deleted a moment ago
         if photo is None:
             return None
-        shared = score_words(snapshot, asked.words, image, asked.config)
+        shared = score_words(snapshot, asked.words, photo.image, asked.config)
         return enclose(photo.places[shared.found], shared.scores)
 
     def hit_of(self, photo: PhotoLike, name: str, *, box: Iterable[float] | None = None) -> FoundPhoto | None:
