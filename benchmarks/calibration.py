@@ -24,21 +24,19 @@ from superfeat.evaluation.stages import extract_set
 from superfeat.extraction.folder import FeatureStore
 from superfeat.index.codebook import Codebook
 from superfeat.pages.plots import draw_curves
+from superfeat.probability.comparing import Comparisons, Labelled, compare_sets, index_sets
 from superfeat.probability.fit import (
-    Comparisons,
     Fitted,
-    Labelled,
     Results,
     bootstrap_intervals,
     calibrate,
     choose_results,
-    compare_sets,
-    index_sets,
     predict,
     reliability_panel,
     whole_results,
 )
-from superfeat.probability.model import Calibration, Origin, Reliability, reliability
+from superfeat.probability.honesty import Reliability, reliability
+from superfeat.probability.model import Calibration, Origin
 from superfeat.settings import overlay, parse_assignment
 
 DRAWN = "drawn"
@@ -99,7 +97,8 @@ def read_set(source: str, args: argparse.Namespace) -> Labelled:
 
         if args.weights is None:
             raise SystemExit(f"{folder} does not hold all features: give --weights to extract them")
-        changes = {"upright": not test.as_stored, **dict(parse_assignment(text) for text in args.set)}
+        given = dict(parse_assignment(text) for text in args.set)
+        changes = {"upright": not test.as_stored, "attention": "regions", **given}
         config = EvaluateConfig(extract=overlay(ExtractConfig.profile("fast"), changes))
         for step in extract_set(load_network(args.weights), test, folder, config, None, "cpu"):
             if step.done % 50 == 0:

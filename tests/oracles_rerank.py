@@ -1,7 +1,7 @@
 """Slow twins of the verification: plain loops. Nothing here is of the package."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 Place = Sequence[float]  # x, y, spread x, spread y
 Transform = tuple[float, float, float, float, float, float]  # x' = a x + b y + c, y' = d x + e y + f
@@ -117,3 +117,35 @@ def find_agreement(
             chance += vote * sum(votes[o] * agreement(mine[row], theirs[o], best) for o in others) / weight
     weights = [agreement(p, r, best) for p, r in zip(query, found, strict=True)]
     return weights, best, chance / sum(votes)
+
+
+def diffused(
+    scores: Sequence[float], similarities: Sequence[Sequence[float]], neighbours: int, sharpness: float, share: float
+) -> list[float]:
+    """f = (1 - share) y + share S f, by going round until nothing changes."""
+    n = len(scores)
+    alike = [[0.0 if i == j else max(0.0, similarities[i][j]) ** sharpness for j in range(n)] for i in range(n)]
+    near = [sorted(range(n), key=lambda j, row=row: (-row[j], j))[:neighbours] for row in alike]  # type: ignore[misc]
+    kept = [[alike[i][j] if j in near[i] and i in near[j] else 0.0 for j in range(n)] for i in range(n)]
+    sums = [max(sum(row), 2.3e-308) for row in kept]
+    worth = list(scores)
+    for _ in range(400):
+        worth = [
+            (1 - share) * scores[i]
+            + share * sum(kept[i][j] / math.sqrt(sums[i]) / math.sqrt(sums[j]) * worth[j] for j in range(n))
+            for i in range(n)
+        ]
+    return worth
+
+
+def expanded(
+    query: Mapping[int, Sequence[int]], photos: Sequence[tuple[Mapping[int, Sequence[int]], float]], own: float
+) -> dict[int, list[int]]:
+    """Words and the signs of their codes: each word by the votes of those that have it; a tie is no."""
+    votes: dict[int, list[float]] = {}
+    for signs, weight in [(query, own), *photos]:
+        for word, code in signs.items():
+            total = votes.setdefault(word, [0.0] * len(code))
+            for place, sign in enumerate(code):
+                total[place] += weight * sign
+    return {word: [1 if value > 0 else -1 for value in total] for word, total in sorted(votes.items())}

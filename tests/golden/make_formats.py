@@ -45,7 +45,7 @@ from superfeat.extraction.folder import FeatureStore
 from superfeat.index.codebook import Codebook, train_codebook
 from superfeat.index.index import Index
 from superfeat.probability.apply import judge_ranking
-from superfeat.probability.fit import origin_of
+from superfeat.probability.comparing import origin_of
 from superfeat.probability.model import Calibration, Null
 from superfeat.storage.store import write_json
 from superfeat.training.train import train

@@ -24,7 +24,7 @@ from superfeat.extraction.folder import FeatureStore
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.probability.apply import judge_ranking
-from superfeat.probability.fit import origin_of
+from superfeat.probability.comparing import origin_of
 from superfeat.probability.model import Null
 from superfeat.probability.stored import shipped_calibration
 from superfeat.settings import overlay

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import oracles_calibration as oracle
+from superfeat.probability.honesty import reliability, wilson_interval
+from superfeat.probability.logistic import fit_logistic
 from superfeat.probability.model import (
     Calibration,
     Null,
@@ -16,12 +18,9 @@ from superfeat.probability.model import (
     different_images,
     evidence,
     fit_calibration,
-    fit_logistic,
     fit_null,
     linked_share,
     match_prior,
-    reliability,
-    wilson_interval,
 )
 
 MODEST = settings(deadline=None, max_examples=100)

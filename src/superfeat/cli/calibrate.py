@@ -14,7 +14,7 @@ from superfeat.errors import DatasetError
 if TYPE_CHECKING:
     from superfeat.index.index import Index
     from superfeat.probability.fit import Fitted
-    from superfeat.probability.model import Reliability
+    from superfeat.probability.honesty import Reliability
 
 PATH = click.Path(path_type=Path)
 
@@ -52,7 +52,7 @@ def _reset(index: "Index") -> Told:
 
 def _fit(index: "Index", labels: Path | None, dry_run: bool, plot: Path | None) -> Told:
     from superfeat.probability.fit import predict, reliability_panel
-    from superfeat.probability.model import reliability
+    from superfeat.probability.honesty import reliability
     from superfeat.probability.stored import shipped_calibration, store_calibration
 
     start = shipped_calibration(index)
@@ -77,7 +77,8 @@ def _fit(index: "Index", labels: Path | None, dry_run: bool, plot: Path | None) 
 
 def _fit_labels(index: "Index", labels: Path) -> tuple["Fitted", Told]:
     """To a table of photos and things."""
-    from superfeat.probability.fit import calibrate, compare_index, origin_of
+    from superfeat.probability.comparing import compare_index, origin_of
+    from superfeat.probability.fit import calibrate
     from superfeat.probability.stored import shipped_calibration
 
     thing_of, missing = _read(index, labels)

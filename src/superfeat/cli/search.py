@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from superfeat.features import Features
     from superfeat.images import Skipped
     from superfeat.index.places import Region
+    from superfeat.rerank.order import Rerank
 
 BAR = 24  # characters of the longest bar: of certainty, or of the best score
+NO_GEOMETRY = (
+    "no result is verified: the index does not note where words lie. To add that, make it again from the photos, or "
+    "from features that were extracted with --regions"
+)
 BOX_HELP = "Only this part of the photo: x,y,width,height in pixels of the upright photo, or as fractions up to 1."
 
 
@@ -65,6 +70,17 @@ engine_weights = click.option(
     metavar="PROBABILITY",
     help="Leave out results below it; in an index without a calibration it is a score.",
 )
+@click.option(
+    "--rerank",
+    type=click.Choice(["geometry", "expand", "diffuse", "off"]),
+    help="The order of the first 100: by score and where words lie, by a query widened with verified photos, by how "
+    "alike they are to each other, or by score alone. [default: off]",
+)
+@click.option(
+    "--verify",
+    type=click.Choice(["matcher", "xfeat"]),
+    help="Match the query with the first 20 results by keypoints, SIFT or XFeat; those that are certain come first.",
+)
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a page with the photos, to look at.")
 @export_options
 @workers_option
@@ -80,6 +96,8 @@ def search(
     weights: str | None,
     assignments: tuple[str, ...],
     least: float | None,
+    rerank: "Rerank | None",
+    verify: str | None,
     html: Path | None,
     export: Path | None,
     keyword: str | None,
@@ -98,13 +116,18 @@ def search(
     config = overlay(engine.index.config.search, dict(parse_assignment(text) for text in assignments), "search.")
     listed = [line.rstrip("\r\n") for line in only if line.strip()] if only else None
     names = None if listed is None else names_of(engine.index, listed)
-    found, skipped = _ask(engine, queries, box, top=len(engine.index) if every else top, only=names, config=config)
+    count, order = len(engine.index) if every else top, {} if rerank is None else {"rerank": rerank}
+    found, skipped = _ask(engine, queries, box, top=count, only=names, config=config, **order)
     if skipped and not found and not as_json:
         name, reason = skipped[0].name, skipped[0].reason
         raise ImageError(reason if name in reason else f"{name}: {reason}")
+    if verify is not None:
+        found = [engine.match_first(answer, kind="xfeat" if verify == "xfeat" else "sift") for answer in found]
     answers = [_likely(answer, least) for answer in found]
     results = [answer.as_dict() for answer in answers]
     print_result({"index": str(index_folder), "results": results, "skipped": as_told(skipped)}, as_json, _report)
+    if not as_json and any(answers) and all(hit.verified is None for answer in answers for hit in answer):
+        say(NO_GEOMETRY)
     if html is not None:
         from superfeat.found.results import write_results_page
 
@@ -192,6 +215,8 @@ def _ask(
 def _report(result: Told) -> Iterable[str]:
     for one in result["results"]:
         yield f"{one['query']}{_itself(one)}:"
+        if one["reordered"] is not None:
+            yield f"  {_reordered(one)}"
         best = max((hit["score"] for hit in one["hits"]), default=0.0)
         places = {shown["name"]: place_of(shown) for shown in (one["itself"], *one["hits"]) if shown is not None}
         for rank, hit in enumerate(one["hits"], 1):
@@ -200,6 +225,20 @@ def _report(result: Told) -> Iterable[str]:
                 chance, part = f"{hit['probability']:6.1%}  ", hit["probability"]
             bar, shown = "█" * round(BAR * part), f"{place_of(hit)}{_remark(hit, places)}"
             yield f"{rank:5}  {chance}{hit['score']:.4f}  {bar:{BAR}}  {shown}"
+
+
+def _reordered(one: Told) -> str:
+    """What a second look changed."""
+    said = one["reordered"]
+    if said["used"] == 0:
+        return "the order stays that of the scores: no result is verified"
+    how = {
+        "geometry": f"by where words lie in {said['used']} photos",
+        "expand": f"by a query widened with {said['used']} verified photos",
+        "diffuse": f"by how alike the first {said['used']} are to each other",
+    }[said["method"]]
+    came = f", {said['came']} came in" if said["came"] else ""
+    return f"ordered {how}: {said['moved']} of {len(one['hits'])} moved{came}"
 
 
 def _itself(one: Told) -> str:
@@ -213,6 +252,7 @@ def _itself(one: Told) -> str:
 def _remark(hit: Told, places: Mapping[str, str]) -> str:
     """What else there is to say of the file of a hit."""
     gone = "  (no longer there)" if hit["gone"] else ""
+    gone += "" if hit["matched"] is None else f"  ({hit['matched']} matches{', certain' * hit['certain']})"
     return gone + ("" if hit["copy_of"] is None else f"  (a copy of {places.get(hit['copy_of'], hit['copy_of'])})")
 
 
@@ -224,6 +264,11 @@ def _remark(hit: Told, places: Mapping[str, str]) -> str:
     "--output", "-o", required=True, type=click.Path(path_type=Path), help="The picture, a .png or .jpg file."
 )
 @box_option
+@click.option(
+    "--verify",
+    type=click.Choice(["matcher", "xfeat"]),
+    help="Draw the matches of keypoints, SIFT or XFeat, instead: it needs no network.",
+)
 @engine_weights
 @workers_option
 @json_option
@@ -233,6 +278,7 @@ def explain(
     result: str,
     output: Path,
     box: tuple[float, ...] | None,
+    verify: str | None,
     weights: str | None,
     workers: int | None,
     as_json: bool,
@@ -249,6 +295,12 @@ def explain(
     if more or isinstance(asked, Features):
         raise SuperfeatError(f"{query} is not one photo; name a photo, or an image of the index")
     name, region = engine.name_of(result), _fractions(engine, asked, box)
+    if verify is not None:
+        match = engine.match(asked, name, "xfeat" if verify == "xfeat" else "sift")
+        match.save(output)
+        facts = {"picture": str(output), "name": name, "inliers": match.inliers, "certain": match.certain}
+        print_result({**facts, "covered": list(match.covered)}, as_json, _match_report)
+        return
     explanation = engine.explain(asked, engine.hit_of(asked, name, box=region) or name, box=region)
     explanation.save(output)
     told = {"picture": str(output), "name": name, "path": engine.index.meta([name])[name].get("path")}
@@ -256,9 +308,17 @@ def explain(
     print_result({**told, "probability": chance, **explanation.as_dict()}, as_json, _explain_report)
 
 
+def _match_report(result: Told) -> Iterable[str]:
+    yield f"{result['picture']}: {result['inliers']} matches of keypoints agree on one transform"
+    yield "  certainly the same" if result["certain"] else "  that is not certain: strangers may have as many"
+
+
 def _explain_report(result: Told) -> Iterable[str]:
     chance = "" if result["probability"] is None else f", probability {result['probability']:.1%},"
     yield f"{result['picture']}: why {place_of(result)} was found"
     yield f"  score {result['score']:.4f}{chance} from {result['shared_words']} shared words"
+    if result["agreement"] is not None:
+        said = result["agreement"]
+        yield f"  {said['verified']:.0%} of it verified: {said['inliers']} words lie as in the query"
     for number, region in enumerate(result["regions"], 1):
         yield f"  region {number}: {region['share']:.0%} of the score"

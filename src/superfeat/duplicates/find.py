@@ -26,6 +26,7 @@ from superfeat.threads import all_cores, in_order
 
 NEIGHBOURS = 100  # images that each image is compared with at most
 LEAST_PROBABILITY = 0.5
+LONE_LINK = 0.9  # likeness of a link that joins two groups all alone: one weak link joins no two things
 # By kernel: of images of the same thing, where there are no probabilities, and of copies (docs/duplicates.md).
 LEAST_SIMILARITY = {"binary": 0.03, "real": 0.08, **dict.fromkeys(VECTOR_KERNELS, 0.8)}
 COPY_SIMILARITY = {"binary": 0.3, "real": 0.6, **dict.fromkeys(VECTOR_KERNELS, 0.97)}
@@ -94,7 +95,8 @@ def find_duplicates(
     """
     least = least_likeness(index, calibration) if least is None else least
     _require_possible(least, neighbours)
-    return _find(_Judge(index, calibration, neighbours), least, COPY_SIMILARITY[index.config.kernel], workers)
+    lone = 0.0 if calibration is None else max(LONE_LINK, least)
+    return _find(_Judge(index, calibration, neighbours), least, COPY_SIMILARITY[index.config.kernel], workers, lone)
 
 
 def find_copies(
@@ -119,11 +121,13 @@ def _require_possible(least: float, neighbours: int) -> None:
         raise SuperfeatError(f"least is {least} and neighbours {neighbours}; they must be above 0 up to 1, and above 0")
 
 
-def _find(judge: "_Judge", least: float, copies: float, workers: int | None) -> Iterator[Looked | Group]:
+def _find(
+    judge: "_Judge", least: float, copies: float, workers: int | None, lone: float = 0.0
+) -> Iterator[Looked | Group]:
     ids, neighbours = judge.snapshot.ids(), judge.neighbours
     found, full = yield from _look_for_all(judge, ids, least, workers or all_cores())
     links = with_same_files(mutual_links(found, full), _digests(judge.snapshot), neighbours)
-    groups = _describe(group_images(links, copies, neighbours), links, ids, judge.snapshot)
+    groups = _describe(group_images(links, copies, neighbours, lone), links, ids, judge.snapshot)
     yield from sorted(groups, key=lambda group: (-len(group.members), -group.likeness, group.members[0].id))
 
 
@@ -143,10 +147,10 @@ class _Judge:
         self.calibration, self.neighbours = calibration, neighbours
 
     def __call__(self, image: int) -> tuple[Ranking, Float64[np.ndarray, "n"]]:
-        words = self.snapshot.words_of(image)
-        assert words is not None
+        name = self.snapshot.name_of(image)
+        assert name is not None
         top = self.neighbours + 1  # it finds itself as well
-        ranking, chances = judge_ranking(self.index, words, self.calibration, top=top, config=self.config, workers=1)
+        ranking, chances = judge_ranking(self.index, name, self.calibration, top=top, config=self.config, workers=1)
         return ranking, ranking.scores if chances is None else chances
 
 
@@ -214,14 +218,14 @@ def with_same_files(links: Links, digests: Sequence[str | None], neighbours: int
 # -- Links -> groups
 
 
-def group_images(links: Links, copies: float, neighbours: int = NEIGHBOURS) -> Iterator[Sets]:
+def group_images(links: Links, copies: float, neighbours: int = NEIGHBOURS, lone: float = 0.0) -> Iterator[Sets]:
     """The groups of two or more images that the links make, in no order; links of the similarity `copies` are those."""
     for part in _components(links):
         images = np.unique(np.concatenate([part.first, part.second])).tolist()
         singles = [(image,) for image in images]
         alike = join_groups(singles, part[part.similarity >= copies], neighbours)
         photos = [_flatten(singles[number] for number in joined) for joined in alike]
-        for joined in join_groups(photos, part, neighbours):
+        for joined in join_groups(photos, part, neighbours, lone):
             sets = tuple(sorted(photos[number] for number in joined))
             if len(_flatten(sets)) > 1:
                 yield sets
@@ -249,12 +253,15 @@ def _components(links: Links) -> Iterator[Links]:
         yield links[part]
 
 
-def join_groups(groups: Sequence[Sequence[int]], links: Links, neighbours: int = NEIGHBOURS) -> list[list[int]]:
+def join_groups(
+    groups: Sequence[Sequence[int]], links: Links, neighbours: int = NEIGHBOURS, lone: float = 0.0
+) -> list[list[int]]:
     """Which of the groups become one: again and again the two of the greatest mean likeness that may be joined.
 
-    Pairs without a link count as 0. Equal ones are joined in the order of their first images.
+    Pairs without a link count as 0. Equal ones are joined in the order of their first images. Where there could be
+    several links and is one, it must have the likeness `lone`.
     """
-    joining = _Joining(groups, links, neighbours)
+    joining = _Joining(groups, links, neighbours, lone)
     waiting = [joining.rank(one, other) for one, others in enumerate(joining.across) for other in others if one < other]
     heapq.heapify(waiting)
     while waiting:
@@ -280,8 +287,8 @@ class _Across(NamedTuple):
 class _Joining:
     """Groups that grow. Two that are joined get a new number, so that what waits with their old ones is out of date."""
 
-    def __init__(self, groups: Sequence[Sequence[int]], links: Links, neighbours: int) -> None:
-        self.neighbours = neighbours
+    def __init__(self, groups: Sequence[Sequence[int]], links: Links, neighbours: int, lone: float) -> None:
+        self.neighbours, self.lone = neighbours, round(lone * LIKENESS_STEPS)
         self.members = [sorted(group) for group in groups]
         self.parts = [[number] for number in range(len(groups))]
         self.across: list[dict[int, _Across]] = [{} for _ in groups]
@@ -313,7 +320,8 @@ class _Joining:
         if min(sizes) == 0:
             return False
         possible = min(sizes[0] * sizes[1], self.neighbours * min(sizes))  # a list holds no more than `neighbours`
-        if PAIRS_PER_LINK * self.across[one][other].links <= possible:
+        across = self.across[one][other]
+        if PAIRS_PER_LINK * across.links <= possible or (possible > across.links == 1 and across.total < self.lone):
             return False
         counts = self._count_across(one, other)
         needed = min(sum(sizes) - 1, self.neighbours)

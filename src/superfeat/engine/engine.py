@@ -5,29 +5,44 @@ import functools
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float64
 
 from superfeat.config import CALIBRATION, ExtractConfig, SearchConfig
+from superfeat.engine.asked import Asked, second_look
+from superfeat.engine.matching import FIRST_MATCHED, Matcher, certain_first
 from superfeat.errors import ImageError, SuperfeatError
-from superfeat.explain.explain import explain, score_words
+from superfeat.explain.explain import Explanation, explain, score_words
 from superfeat.extraction.folder import photo_stamp
-from superfeat.features import Features, Hit, ImageWords, Meta
+from superfeat.features import Features, Meta
 from superfeat.found.explanation import Captions
 from superfeat.found.hits import FoundPhoto, IndexedPhoto
+from superfeat.found.keypoint_matches import KeypointMatch
 from superfeat.found.matches import ExplainedMatch
 from superfeat.found.photos import Named, PhotoLike, as_file, name_of_photo, photo_key
 from superfeat.found.results import Answer
+from superfeat.geometry.keypoints import KeypointKind
 from superfeat.index.boxes import crop
 from superfeat.index.entries import Added, IndexedImage
 from superfeat.index.given import names_of
 from superfeat.index.index import Index
-from superfeat.index.places import Region, decode_places, enclose, mass_inside, require_region
+from superfeat.index.places import Region, enclose, mass_inside, require_region
 from superfeat.index.sync import is_gone
-from superfeat.probability.apply import judge_ranking, require_fitting
+from superfeat.probability.apply import judge_seen, require_fitting
 from superfeat.probability.model import Calibration
 from superfeat.recent import Recent
+from superfeat.rerank.geometry import (
+    WHOLE,
+    Arrangement,
+    locate_match,
+    place_features,
+    place_stored,
+    verify_photos,
+)
+from superfeat.rerank.look import SeenPhoto
+from superfeat.rerank.order import DEFAULT_RERANK, Rerank
 from superfeat.settings import overlay
 from superfeat.storage.store import read_json
 
@@ -37,18 +52,6 @@ if TYPE_CHECKING:
 KEPT_PHOTOS = 8  # whose features stay in memory: a box on one, or an explanation, extracts nothing again
 FIRST_RESULTS = 200  # among which one photo is looked for
 LEAST_MASS = 0.5  # of a feature's attention inside a box: it belongs to the box
-
-
-class Asked(NamedTuple):
-    """What the index is searched with, how much of which photo that is, and which image of the index that is."""
-
-    photo: PhotoLike | Features
-    words: ImageWords
-    features: int
-    size: tuple[int, int] | None
-    box: Region | None
-    itself: IndexedImage | None
-    config: SearchConfig
 
 
 class Engine:
@@ -69,6 +72,8 @@ class Engine:
         self._weights, self._device, self._workers = weights, device, workers
         self._kept: Recent[Features] = Recent(KEPT_PHOTOS)
         self._looking = threading.Lock()
+        self._matchers: dict[KeypointKind, Matcher] = {}
+        self._calibrated: tuple[tuple[int, int] | None, Calibration | None] | None = None  # by the file's stamp
 
     @classmethod
     def open(
@@ -99,20 +104,24 @@ class Engine:
         """How the photos of the index were looked at."""
         return overlay(ExtractConfig(), self.index.facts.get("extract", {}))
 
-    @functools.cached_property
+    @property
     def calibration(self) -> Calibration | None:
-        """From scores to probabilities; None if the index has none."""
+        """From scores to probabilities; None if the index has none. A new one is taken as soon as it is there."""
         path = self.index.path / CALIBRATION
-        return Calibration.from_dict(read_json(path)) if path.is_file() else None
+        stamp = photo_stamp(path) if path.is_file() else None
+        if self._calibrated is None or self._calibrated[0] != stamp:
+            self._calibrated = stamp, None if stamp is None else Calibration.from_dict(read_json(path))
+        return self._calibrated[1]
 
     def _calibration_for(self, config: SearchConfig) -> Calibration | None:
         """None where scores are made in another way than those that it was fitted to: then they have no probability."""
-        if self.calibration is not None:
+        calibration = self.calibration
+        if calibration is not None:
             try:
-                require_fitting(self.calibration, self.index, config)
+                require_fitting(calibration, self.index, config)
             except SuperfeatError:
                 return None
-        return self.calibration
+        return calibration
 
     # -- Photos -> features
 
@@ -197,13 +206,14 @@ class Engine:
         top: int = 20,
         only: Iterable[str] | None = None,
         config: SearchConfig | None = None,
+        rerank: Rerank = DEFAULT_RERANK,
     ) -> Answer:
         """The `top` photos that show the same thing as a photo, or as the part of it in `box` (x, y, width, height as
-        fractions of the upright photo). The photo itself is not among them.
+        fractions of the upright photo). The photo itself is not among them. `rerank` says how the first are ordered.
 
         A photo is a file, its bytes, an image of Pillow or an array of its pixels; one of the index is `Named(name)`.
         """
-        return self.answer(self.ask(photo, box=box, config=config), top=top, only=only)
+        return self.answer(self.ask(photo, box=box, config=config), top=top, only=only, rerank=rerank)
 
     def ask(
         self, photo: PhotoLike | Features, *, box: Iterable[float] | None = None, config: SearchConfig | None = None
@@ -217,13 +227,15 @@ class Engine:
         region = None if box is None else region_of(box)
         itself = None if isinstance(photo, Features) else self.recognise(photo)
         if itself is not None and region is None:
-            return Asked(photo, self.index.words_of(itself.name), 0, None, None, itself, config)
+            stored = self.index.words_of(itself.name)
+            return Asked(photo, stored, 0, None, None, itself, config, place_stored(stored, itself.meta))
         if region is not None and self.index.snapshot().layout.vectors is not None:
             return self._ask_part(photo, region, itself, config)
         features = photo if isinstance(photo, Features) else self.features(photo)
         chosen = features if region is None else within(features, region)
         words = self.index.query(chosen, config.assignments if itself is None else 1)
-        return Asked(photo, words, len(chosen), features.image_size, region, itself, config)
+        placed = place_features(words, chosen)
+        return Asked(photo, words, len(chosen), features.image_size, region, itself, config, placed)
 
     def _ask_part(
         self, photo: PhotoLike | Features, region: Region, itself: IndexedImage | None, config: SearchConfig
@@ -240,44 +252,57 @@ class Engine:
             found = extract_pixels(self.network, part, self.config, workers=self._workers, device=self._device)
         return Asked(photo, self.index.query(found), len(found), (width, height), region, itself, config)
 
-    def answer(self, asked: Asked, *, top: int = 20, only: Iterable[str] | None = None) -> Answer:
-        """The rest of a search."""
-        itself, config = asked.itself, asked.config
-        calibration, wanted = self._calibration_for(config), top + (itself is not None)
-        ranking, probabilities = judge_ranking(
-            self.index, asked.words, calibration, top=wanted, only=only, config=config, workers=self._workers
-        )
-        chances = [None] * len(ranking) if probabilities is None else probabilities.tolist()
-        others = [one for one in zip(ranking, chances, strict=True) if itself is None or one[0].id != itself.id]
-        hits = self._describe(asked, others[:top])
-        known = itself and IndexedPhoto(itself.name, itself.id, itself.meta.get("path"))
+    def answer(
+        self,
+        asked: Asked,
+        *,
+        top: int = 20,
+        only: Iterable[str] | None = None,
+        rerank: Rerank = DEFAULT_RERANK,
+    ) -> Answer:
+        """The rest of a search: the first results are looked at again, and ordered anew where that is asked for."""
+        found = second_look(self.index, asked, top, only, rerank, self._workers)
+        chances = judge_seen(self.index, self._calibration_for(asked.config), found.searched, found.seen, found.images)
+        hits = self._describe(asked, found.seen, chances)
+        known = asked.itself and IndexedPhoto(asked.itself.name, asked.itself.id, asked.itself.meta.get("path"))
         images, name = len(self.index), name_of_photo(asked.photo)
-        return Answer(hits, asked.features, asked.size, known, images, asked.box, name, asked.photo, self)
+        return Answer(
+            hits, asked.features, asked.size, known, images, asked.box, name, asked.photo, self, found.reordered
+        )
 
-    def _describe(self, asked: Asked, ranking: Sequence[tuple[Hit, float | None]]) -> list[FoundPhoto]:
-        metas = self.index.meta([hit.name for hit, _ in ranking])
+    def _describe(
+        self, asked: Asked, seen: Sequence[SeenPhoto], chances: Float64[np.ndarray, "n"] | None
+    ) -> list[FoundPhoto]:
+        metas = self.index.meta([one.hit.name for one in seen])
         first = {asked.itself.meta.get("digest"): asked.itself.name} if asked.itself is not None else {}
         hits = []
-        for hit, chance in ranking:
-            meta = metas.get(hit.name, {})
-            where, path, digest = self._locate(asked, hit, meta.get("places")), meta.get("path"), meta.get("digest")
+        for place, one in enumerate(seen):
+            hit, found, meta = one.hit, one.verification, metas.get(one.hit.name, {})
+            path, digest = meta.get("path"), meta.get("digest")
             copied = first.setdefault(digest, hit.name) if digest else hit.name
             gone = path is not None and is_gone(path)
             original = None if copied == hit.name else copied
-            hits.append(FoundPhoto(hit.name, hit.id, hit.score, chance, where, path, gone, original))
+            where = self._locate(asked, one, meta)
+            chance = None if chances is None else float(chances[place])
+            verified, transform = (None, None) if found is None else (found.verified, found.transform)
+            hits.append(
+                FoundPhoto(hit.name, hit.id, hit.score, chance, where, path, gone, original, verified, transform)
+            )
         return hits
 
-    def _locate(self, asked: Asked, hit: Hit, places: Any) -> Region | None:
-        """Where in an indexed photo the words lie that it shares with the query, by what they add to the score."""
+    def _locate(self, asked: Asked, seen: SeenPhoto, meta: Meta) -> Region | None:
+        """Where in an indexed photo the match lies: the verified part of the words that it shares with the query, or
+        all of them, by what they add to the score.
+        """
+        if seen.photo is not None and seen.verification is not None:
+            return locate_match(seen.photo, seen.verification)
         snapshot = self.index.snapshot()
-        found = snapshot.words_of(hit.id)
-        if places is None or found is None:  # it may have been deleted a moment ago
+        image = None if meta.get("places") is None else snapshot.words_of(seen.hit.id)
+        photo = None if image is None else place_stored(image, meta)  # it may have been deleted a moment ago
+        if photo is None:
             return None
-        regions = decode_places(places, len(found))
-        if regions is None:
-            return None
-        shared = score_words(snapshot, asked.words, found, asked.config)
-        return enclose(regions[shared.found], shared.scores)
+        shared = score_words(snapshot, asked.words, photo.image, asked.config)
+        return enclose(photo.places[shared.found], shared.scores)
 
     def hit_of(self, photo: PhotoLike, name: str, *, box: Iterable[float] | None = None) -> FoundPhoto | None:
         """What an indexed photo is among the results for a photo; None if it is not one of the first."""
@@ -301,7 +326,41 @@ class Engine:
         chosen = features if box is None else within(features, region_of(box))
         parts = explain(self.index, chosen, name, self.features(Named(name)), config=config)
         captions = Captions(name_of_photo(photo), name, chance)
-        return ExplainedMatch(**vars(parts), photo=photo, captions=captions, look=self)
+        arranged = self._arrange(parts, config, None if box is None else region_of(box))
+        return ExplainedMatch(**vars(parts), photo=photo, captions=captions, look=self, arrangement=arranged)
+
+    def _arrange(self, parts: Explanation, config: SearchConfig, box: Region | None) -> Arrangement | None:
+        """Where the words of both photos lie, as they were looked at just now."""
+        assert parts.images is not None
+        query, photo = place_features(parts.images[0], parts.query), place_features(parts.images[1], parts.found)
+        if query is None or photo is None:
+            return None
+        (found,) = verify_photos(self.index.snapshot(), query, [photo], config)
+        return Arrangement.of(query, photo, found, box or WHOLE)
+
+    def match(self, photo: PhotoLike, name: str, kind: KeypointKind = "sift") -> KeypointMatch:
+        """Matches a photo with an indexed one by keypoints, which needs both files and OpenCV, but no network."""
+        with self._looking:
+            if kind not in self._matchers:
+                self._matchers[kind] = Matcher(kind)
+        mine, theirs = as_file(photo), Named(name)
+        keys = [photo_key(self._read(one)) for one in (mine, theirs)]
+        reads = [functools.partial(self.pixels, one) for one in (mine, theirs)]
+        return self._matchers[kind].match(name, (keys[0], reads[0]), (keys[1], reads[1]))
+
+    def match_first(self, answer: Answer, first: int = FIRST_MATCHED, kind: KeypointKind = "sift") -> Answer:
+        """An answer whose first results were matched by keypoints: those that are certain come first."""
+        if isinstance(answer.photo, Features):
+            raise SuperfeatError("matching keypoints needs the photo that was asked with, not its features")
+        hits = []
+        for hit in answer.hits[:first]:
+            try:
+                found = self.match(answer.photo, hit.name, kind)
+            except ImageError:  # its file is gone or has changed: nothing more can be said of it
+                hits.append(hit)
+            else:
+                hits.append(hit._replace(matched=found.inliers, certain=found.certain))
+        return dataclasses.replace(answer, hits=certain_first(hits) + answer.hits[first:])
 
     # -- Changes
 

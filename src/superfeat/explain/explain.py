@@ -89,6 +89,15 @@ class PairShare(TypedDict):
     found: FeatureName
 
 
+class AgreementFacts(TypedDict):
+    """How much of a score lies as in the query, for JSON."""
+
+    verified: float
+    inliers: int
+    transform: list[list[float]] | None
+    outline: list[list[float]] | None
+
+
 class ExplanationFacts(TypedDict):
     """An explanation for JSON."""
 
@@ -100,6 +109,7 @@ class ExplanationFacts(TypedDict):
     rest: float
     words: list[WordShare]
     pairs: list[PairShare]
+    agreement: AgreementFacts | None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -118,6 +128,7 @@ class Explanation:
     rest: float
     query: Features
     found: Features
+    images: tuple[ImageWords, ImageWords] | None = None  # both as the index sees them
 
     def totals(self, side: Side, region: int | None = None) -> Float64[np.ndarray, "features"]:
         """What each feature of one photo adds to the score (or to that of a region); they sum to it."""
@@ -162,6 +173,7 @@ class Explanation:
             "rest": self.rest,
             "words": words,
             "pairs": pairs,
+            "agreement": None,
         }
 
 
@@ -205,7 +217,7 @@ def explain(
     score = snapshot.score_of(image, mine, config)
     assert score is not None
     members, regions, rest = _regions(score, pairs, query, found)
-    return Explanation(score, words, pairs, members, regions, rest, query, found)
+    return Explanation(score, words, pairs, members, regions, rest, query, found, (mine, again))
 
 
 def score_words(snapshot: Snapshot, query: ImageWords, found: ImageWords, config: SearchConfig) -> WordScores:

@@ -17,10 +17,12 @@ from PIL import Image, ImageColor
 from superfeat.errors import SuperfeatError
 from superfeat.explain.explain import Explanation, Side
 from superfeat.features import Features
+from superfeat.found.arrangement import describe_agreement, draw_arrangement
 from superfeat.found.colours import COLOURS, MUTED
 from superfeat.found.region_labels import draw_label, label_width, place_label
 from superfeat.found.sheet import PAGE, UNITS, Frame, Sheet, ink_on
 from superfeat.found.verdicts import verdict
+from superfeat.rerank.geometry import Arrangement
 from superfeat.storage.store import write_file
 
 LEAST_WIDTH = 300
@@ -56,9 +58,11 @@ def draw_explanation(
     found_pixels: UInt8[np.ndarray, "h2 w2 3"],
     *,
     captions: Captions = Captions(),  # noqa: B008 - frozen
+    arrangement: Arrangement | None = None,
     width: int = UNITS,
 ) -> Image.Image:
-    """Both photos with their matched regions, the shares of the score as a bar, the strongest pairs below.
+    """Both photos with their matched regions and the places of shared words, the shares of the score as a bar, the
+    strongest pairs below.
 
     The pixels are those of the two photos, at any size; where `captions` give no names, those of the features stand.
     """
@@ -75,6 +79,9 @@ def draw_explanation(
     for side, frame in frames.items():
         _write_name(sheet, side, getattr(captions, side) or _features(explanation, side).name, frame)
         spots.append(_draw_photo(sheet, explanation, side, photos[side], frame))
+    if arrangement is not None:
+        draw_arrangement(sheet, arrangement, {side: _inside(photos[side], frame) for side, frame in frames.items()})
+        sheet.write(UNITS / 2, 78, describe_agreement(arrangement), 15, MUTED, "ms")
     _draw_matches(sheet, explanation, spots)
     _draw_bar(sheet, explanation, bar)
     if chosen:

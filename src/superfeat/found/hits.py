@@ -11,6 +11,7 @@ from superfeat.errors import ImageError
 from superfeat.found.document import embed, save_shown
 from superfeat.images import read_image
 from superfeat.index.places import Region
+from superfeat.rerank.geometry import WHOLE, Outline, Transform, outline_of
 
 THUMBNAIL = 180  # pixels of the longer side, in a notebook
 FIGURE = "display:inline-block;vertical-align:top;margin:4px;font:12px sans-serif;overflow-wrap:anywhere"
@@ -28,6 +29,10 @@ class FoundPhoto(NamedTuple):
     path: str | None  # where its file lay when it was indexed
     gone: bool = False  # the file is no longer there
     copy_of: str | None = None  # the query, or a better or equal hit, with the very same bytes
+    verified: float | None = None  # share of the score whose words lie as in the query; None if nobody knows
+    transform: Transform | None = None  # that they agree on: from fractions of the query to fractions of this photo
+    matched: int | None = None  # matches of keypoints that agree on one transform; None if they were not matched
+    certain: bool = False  # they are more than strangers have
 
     def __repr__(self) -> str:
         return f"<FoundPhoto {self.name!r}: {', '.join(self._facts())}>"
@@ -36,6 +41,10 @@ class FoundPhoto(NamedTuple):
         if self.probability is not None:
             yield f"{self.probability:.1%}"
         yield f"score {self.score:.4f}"
+        if self.verified is not None:
+            yield f"{self.verified:.0%} verified"
+        if self.matched is not None:
+            yield f"{self.matched} matches{', certain' if self.certain else ''}"
         if self.gone:
             yield "its file is no longer there"
         if self.copy_of is not None:
@@ -43,6 +52,10 @@ class FoundPhoto(NamedTuple):
 
     def _repr_html_(self) -> str:
         return figure(self.pixels(THUMBNAIL), [self.name, *self._facts()], THUMBNAIL, self.region)
+
+    def outline(self, box: Region = WHOLE) -> Outline | None:
+        """Where the corners of the query, or of a box in it, lie in this photo, by the transform."""
+        return None if self.transform is None else outline_of(self.transform, box)
 
     def pixels(self, side: int) -> np.ndarray | None:
         """Its photo, upright, `side` pixels along the longer side at most; None if its file cannot be read."""

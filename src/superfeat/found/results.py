@@ -16,6 +16,7 @@ from superfeat.found.photos import Looker, Named, PhotoLike
 from superfeat.found.templates import template
 from superfeat.found.verdicts import Section, headline, short_names, sort_hits, verdict
 from superfeat.index.places import Region
+from superfeat.rerank.look import Reordered
 
 THUMBNAIL, ASKED = 300, 520  # longest sides in pixels
 IN_NOTEBOOK = 12  # hits that a notebook shows
@@ -37,6 +38,7 @@ class Answer(Sequence[FoundPhoto]):
     name: str = dataclasses.field(compare=False)  # of the photo; empty where it has none
     photo: PhotoLike | Features = dataclasses.field(compare=False)
     look: Looker = dataclasses.field(compare=False)
+    reordered: Reordered | None = None  # what a second look changed; None if the order is that of the scores
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -71,7 +73,9 @@ class Answer(Sequence[FoundPhoto]):
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         itself = None if self.itself is None else self.itself._asdict()
-        return {"query": self.name, "itself": itself, "hits": [hit._asdict() for hit in self.hits]}
+        reordered = None if self.reordered is None else self.reordered._asdict()
+        hits = [hit._asdict() for hit in self.hits]
+        return {"query": self.name, "itself": itself, "reordered": reordered, "hits": hits}
 
     def save(self, path: str | Path) -> None:
         """As the page that `superfeat search --html` writes (.html), or for programs (.json)."""

@@ -26,25 +26,40 @@ class Agreement(NamedTuple):
         return self.inliers >= inliers and min(self.covered) >= spread
 
 
+class MatchedKeypoints(NamedTuple):
+    """The matches of two photos that agree on one homography: their places in both, and how much they cover."""
+
+    agreement: Agreement
+    first: Float32[np.ndarray, "inliers 2"]
+    second: Float32[np.ndarray, "inliers 2"]
+
+
 NO_AGREEMENT = Agreement(0, (0.0, 0.0))
+NO_MATCH = MatchedKeypoints(NO_AGREEMENT, np.empty((0, 2), np.float32), np.empty((0, 2), np.float32))
 
 
 def agreement_between(a: Keypoints, b: Keypoints) -> Agreement:
     """Matches the keypoints of two photos and counts those that one homography explains (MAGSAC++)."""
+    return match_photos(a, b).agreement
+
+
+def match_photos(a: Keypoints, b: Keypoints) -> MatchedKeypoints:
+    """The same, with the places of those that agree."""
     matches = match_keypoints(a, b)
     if len(matches) < LEAST_MATCHES:
-        return NO_AGREEMENT
+        return NO_MATCH
     from_a, to_b = a.places[matches[:, 0]], b.places[matches[:, 1]]
     cv2 = opencv()
     transform, mask = cv2.findHomography(
         from_a, to_b, cv2.USAC_MAGSAC, TOLERANCE, maxIters=RANSAC_ROUNDS, confidence=CONFIDENCE
     )
     if transform is None or mask is None:
-        return NO_AGREEMENT
+        return NO_MATCH
     inliers: Bool[np.ndarray, " matches"] = mask.ravel().astype(bool)
     # Matches that share a place (a repeated pattern onto one point) count once.
     distinct = min(len(np.unique(np.rint(side[inliers]), axis=0)) for side in (from_a, to_b))
-    return Agreement(distinct, (_covered(from_a[inliers], a.size), _covered(to_b[inliers], b.size)))
+    covered = _covered(from_a[inliers], a.size), _covered(to_b[inliers], b.size)
+    return MatchedKeypoints(Agreement(distinct, covered), from_a[inliers], to_b[inliers])
 
 
 def match_keypoints(a: Keypoints, b: Keypoints) -> Int64[np.ndarray, "matches 2"]:

@@ -43,14 +43,16 @@ def add_features(index: Index, store: FeatureStore, only: Container[str] | None 
     """Adds the images of a features folder (`only` some); one that is there with the same features costs nothing."""
     _require_same(index, feature_facts(store))
 
-    def new() -> Iterator[tuple[str, Features, Meta]]:
+    def new() -> Iterator[tuple[str, ImageWords, Meta]]:
         known = index.meta([entry.name for entry in store.entries])
         for entry in store.entries:
             if only is not None and entry.name not in only:
                 continue
             meta = as_json({"stamp": entry.stamp, "size": entry.size, "features": entry.crc32})
-            if known.get(entry.name) != meta:
-                yield entry.name, store[entry.name], meta
+            if {**known.get(entry.name, {}), "places": None} != {**meta, "places": None}:
+                features = store[entry.name]
+                words = index.query(features, assignments=1)
+                yield entry.name, words, {**meta, **_places(features, words)}
 
     yield from index.add_many(new(), batch=BATCH)
 
@@ -182,10 +184,14 @@ def add_photo(
 
 def _facts(features: Features, image: ImageWords) -> Meta:
     """What is noted of a photo besides its file: its size, and where its words are, if its features say so."""
-    facts: Meta = {"size": list(features.image_size or ())}
+    return {"size": list(features.image_size or ()), **_places(features, image)}
+
+
+def _places(features: Features, image: ImageWords) -> Meta:
+    """Where the words of an image are, if its features say so."""
     if features.regions is None or image.assigned is None:
-        return facts
-    return {**facts, "places": encode_places(word_regions(features.regions, image.assigned[:, 0], image.words))}
+        return {}
+    return {"places": encode_places(word_regions(features.regions, image.assigned[:, 0], image.words))}
 
 
 def take_calibration(index: Index, codebook: Path) -> None:

@@ -18,6 +18,7 @@ from superfeat.index.journal import AddFacts, Note, Record, read_journal
 from superfeat.index.kernel import SEGMENT_IMAGES
 from superfeat.index.manifest import MANIFEST, VERSION, IndexInfo, Manifest, read_manifest, write_manifest
 from superfeat.index.names import Image, NotedNames, keys_of
+from superfeat.index.places import decode_places
 from superfeat.index.segments import Layout, Segment, build_segment, open_segment, verify_segment
 from superfeat.index.snapshot import Snapshot
 from superfeat.storage.store import folder_bytes, read_array
@@ -289,7 +290,20 @@ def verify_contents(path: Path, contents: Contents) -> Iterator[str]:
     names = [image.name for _, image in contents.snapshot().images()]
     if len(set(names)) != len(names):
         raise StoreError(f"{path} is damaged: two images have the same name")
+    verify_places(path, contents.snapshot())
     yield contents.manifest["journal"]
+
+
+def verify_places(path: Path, snapshot: Snapshot) -> None:
+    """StoreError if what is noted of where an image's words lie does not fit these words."""
+    for segment, mask in zip(snapshot.segments, snapshot.alive, strict=True):
+        for image, size, living in zip(segment.names, segment.sizes.tolist(), mask.tolist(), strict=True):
+            places = image.meta.get("places")
+            if living and places is not None and decode_places(places, size) is None:
+                raise StoreError(
+                    f"{path} is damaged: the places of {image.name} do not fit its {size} words; remove it with "
+                    "superfeat delete and index its photo again, or it is never verified"
+                )
 
 
 # -- Which segments to join

@@ -8,6 +8,8 @@ from jaxtyping import Bool, Int32, Int64, UInt32
 
 from superfeat.index.kernel import Postings, compiled
 
+POSTINGS_PER_SEARCH = 1_000_000  # that are gone through in the time of one binary search in every list
+
 
 def sort_postings(
     words: Int32[np.ndarray, "postings"], sizes: Int64[np.ndarray, "images"], codes: np.ndarray, word_count: int
@@ -106,6 +108,34 @@ def _find(starts: Any, ids: Any, image: Any) -> Any:  # pragma: no cover
             words[count], places[count] = word, low
             count += 1
     return words[:count].copy(), places[:count].copy()
+
+
+def find_many(
+    postings: Postings, images: Int64[np.ndarray, "n"], sizes: Int64[np.ndarray, "n"]
+) -> list[tuple[Int32[np.ndarray, "m"], Int64[np.ndarray, "m"]]]:
+    """The same of several images that have so many words: by one way through all postings, if that is shorter."""
+    if len(postings.ids) > POSTINGS_PER_SEARCH * len(images):
+        return [find_postings(postings, int(image)) for image in images]
+    slots, bounds = np.full(1 << 16, -1, np.int32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    slots[images] = np.arange(len(images), dtype=np.int32)
+    words, places = np.empty(int(bounds[-1]), np.int32), np.empty(int(bounds[-1]), np.int64)
+    ends = bounds[:-1].copy()
+    _find_many(postings.starts, postings.ids, slots, bounds, ends, words, places)
+    parts = [slice(first, end) for first, end in zip(bounds.tolist(), ends.tolist(), strict=False)]
+    return [(words[part], places[part]) for part in parts]
+
+
+@compiled
+def _find_many(
+    starts: Any, ids: Any, slots: Any, bounds: Any, ends: Any, words: Any, places: Any
+) -> None:  # pragma: no cover
+    for word in range(len(starts) - 1):
+        for place in range(starts[word], starts[word + 1]):
+            slot = slots[ids[place]]
+            if slot >= 0 and ends[slot] < bounds[slot + 1]:  # a damaged segment must not write elsewhere
+                words[ends[slot]] = word
+                places[ends[slot]] = place
+                ends[slot] += 1
 
 
 def weight_sums(postings: Postings, weights: np.ndarray, images: int) -> np.ndarray:

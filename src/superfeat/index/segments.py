@@ -20,7 +20,7 @@ from superfeat.features import ImageWords
 from superfeat.index.kernel import SEGMENT_IMAGES, Postings, code_bytes
 from superfeat.index.manifest import FileFacts, SegmentFacts
 from superfeat.index.names import Image, MemoryNames, Names, NotedNames, write_names
-from superfeat.index.postings import check_ids, check_starts, find_postings, join_postings, sort_postings
+from superfeat.index.postings import check_ids, check_starts, find_many, find_postings, join_postings, sort_postings
 from superfeat.index.vectors import Rounded, round_rows
 from superfeat.storage.store import MappedArray, explained, map_array, read_array, sync, sync_folder
 
@@ -126,7 +126,14 @@ class Segment:
 
     def words_of(self, number: int) -> ImageWords:
         """The words and codes of one of its images."""
-        words, places = find_postings(self.postings, number)
+        return self._stored(*find_postings(self.postings, number))
+
+    def words_of_many(self, numbers: Int64[np.ndarray, "n"]) -> list[ImageWords]:
+        """The same of several, each named once."""
+        found = find_many(self.postings, numbers, self.sizes[numbers].astype(np.int64))
+        return [self._stored(*one) for one in found]
+
+    def _stored(self, words: Int32[np.ndarray, "m"], places: Int64[np.ndarray, "m"]) -> ImageWords:
         codes = np.ascontiguousarray(self.postings.codes[places])
         return ImageWords(words, self.layout.as_stored(codes), self.layout.codebook)
 

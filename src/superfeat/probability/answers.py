@@ -10,14 +10,9 @@ from superfeat.features import ImageWords
 from superfeat.index.index import Index
 from superfeat.index.labels import Said, Searched, read_labels
 from superfeat.probability.apply import background_for, measure_strangers, sample_images
-from superfeat.probability.fit import (
-    BACKGROUND_IMAGES,
-    Fitted,
-    Results,
-    fit_results,
-    origin_of,
-    predict_in_turn,
-)
+from superfeat.probability.clues import CLUES
+from superfeat.probability.comparing import origin_of
+from superfeat.probability.fit import BACKGROUND_IMAGES, Fitted, Results, fit_results, predict_in_turn
 from superfeat.probability.model import Calibration, Null, adapt_null, evidence, match_prior
 from superfeat.probability.stored import shipped_calibration
 
@@ -146,5 +141,6 @@ def compare_answers(index: Index, judged: Sequence[JudgedResult], start: Calibra
         np.asarray([one.thing for one in judged], np.int64),
         0 * ones,
         ones * match_prior(strangers.linked, strangers.sample, len(index)),
+        np.zeros((len(judged), len(CLUES))),  # of a photo that was sent nobody knows any more where its words lay
     )
     return background or strangers.null._replace(images=BACKGROUND_IMAGES), results

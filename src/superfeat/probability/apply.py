@@ -10,19 +10,25 @@ from jaxtyping import Float64, Int64
 
 from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
-from superfeat.features import ImageWords, Ranking
+from superfeat.features import Features, ImageWords, Ranking
 from superfeat.index.index import Index, QueryLike
+from superfeat.index.pairs import score_pairs
 from superfeat.index.snapshot import Snapshot
+from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, place_clues, support_of
 from superfeat.probability.model import (
     Calibration,
     Null,
     adapt_null,
+    back_evidence,
     different_images,
     evidence,
     fit_null,
     linked_share,
     match_prior,
 )
+from superfeat.rerank.geometry import PlacedWords, place_features, place_stored
+from superfeat.rerank.look import SearchedWith, SeenPhoto, look_again
+from superfeat.rerank.order import FIRST
 
 SAMPLE = 256  # images that show how strangers score: their 32640 pairs give its location to 0.03 deviations
 FOREIGN_IMAGES = 5  # that a background is worth where the codebook is another one than it was measured with
@@ -63,18 +69,76 @@ def judge_ranking(
     config: SearchConfig | None = None,
     workers: int | None = None,
 ) -> tuple[Ranking, Float64[np.ndarray, "n"] | None]:
-    """The `top` images (None: all), and the probability of each to show the same thing; None without a calibration."""
+    """The `top` images (None: all), and the probability of each to show the same thing; None without a calibration.
+
+    Where a calibration asks for clues, the first 100 are verified, if the index says where words lie.
+    """
     config = config or index.config.search
     names = None if only is None else list(dict.fromkeys(only))
     words = index.words_for(query, config)
     ranking = index.search(words, top, only=names, config=config, workers=workers)
     if calibration is None:
         return ranking, None
-    strangers = meet_strangers(index, calibration, config)
-    null = adapt_null(strangers.null, strangers.images.search(words, config).scores)
-    images = len(index) if names is None else len(names)
-    prior = match_prior(strangers.linked, strangers.sample, images)
-    return ranking, calibration.probability(evidence(ranking.scores, null), images, prior)
+    hits, images = list(ranking), len(index) if names is None else len(names)
+    itself = index.id(query) if isinstance(query, str) else None
+    searched = SearchedWith(index.snapshot(), words, _placed(index, query, words), config, without=itself)
+    seen = [SeenPhoto(hit, None, None) for hit in hits]
+    if calibration.weights is not None:
+        seen = look_again(searched, hits, index.meta([hit.name for hit in hits[:FIRST]]))
+    return ranking, judge_seen(index, calibration, searched, seen, images)
+
+
+def _placed(index: Index, query: QueryLike, words: ImageWords) -> PlacedWords | None:
+    """The words of a query and where they lie, if anybody knows."""
+    if isinstance(query, str):
+        return place_stored(words, index.meta([query]).get(query, {}))
+    return place_features(words, query) if isinstance(query, Features) else None
+
+
+def judge_seen(
+    index: Index, calibration: Calibration | None, searched: SearchedWith, seen: Sequence[SeenPhoto], images: int
+) -> Float64[np.ndarray, "n"] | None:
+    """The probability of each result to show the same thing as the query; None without a calibration."""
+    if calibration is None:
+        return None
+    strangers = meet_strangers(index, calibration, searched.config)
+    null = adapt_null(strangers.null, strangers.images.search(searched.words, searched.config).scores)
+    above = evidence(np.asarray([one.hit.score for one in seen], np.float64), null)
+    if calibration.weights is None or searched.placed is None:
+        prior = match_prior(strangers.linked, strangers.sample, images)
+        return calibration.without_clues().probability(above, images, prior)
+    return calibration.probability(above, images, clues=find_clues(strangers, searched, seen, above, null))
+
+
+def find_clues(
+    strangers: Strangers,
+    searched: SearchedWith,
+    seen: Sequence[SeenPhoto],
+    above: Float64[np.ndarray, "n"],
+    null: Null,
+) -> Clues:
+    """What speaks for each result besides its score; the first 100 are asked, the others have no clues."""
+    first = seen[:FIRST]
+    clues = np.zeros((len(seen), len(CLUES)))
+    clues[: len(first), :PLACE_CLUES] = place_clues(
+        searched.placed, [one.photo for one in first], [one.verification for one in first]
+    )
+    images = searched.snapshot.words_of_many([one.hit.id for one in first])
+    known = [place for place, image in enumerate(images) if image is not None]
+    some = [image for image in images if image is not None]
+    for place, image in zip(known, some, strict=True):
+        own = adapt_null(strangers.null, strangers.images.search(image, searched.config).scores)
+        score = np.asarray([seen[place].hit.score])
+        clues[place, PLACE_CLUES] = back_evidence(score, own, null, strangers.null)[0]
+    others = [row for row, place in enumerate(known) if first[place].hit.id != searched.without]
+    speakers = np.asarray(others[:SUPPORTERS], np.int64)  # the query itself, if it is a result, says nothing new
+    voices = Snapshot.in_memory(searched.snapshot.layout, [some[row] for row in speakers.tolist()])
+    mutual = np.zeros((len(some), len(speakers)))
+    for row, image in zip(mutual, some, strict=True):
+        ranking = voices.search(image, searched.config)
+        row[ranking.ids] = evidence(ranking.scores, strangers.null)
+    clues[known, PLACE_CLUES + 1] = support_of(above[known], mutual, speakers)
+    return clues
 
 
 def meet_strangers(index: Index, calibration: Calibration, config: SearchConfig | None = None) -> Strangers:
@@ -139,13 +203,3 @@ def background_for(calibration: Calibration, codebook: str) -> Null:
     if codebook == calibration.origin.codebook:
         return background
     return background._replace(images=min(background.images, FOREIGN_IMAGES))
-
-
-def score_pairs(snapshot: Snapshot, images: Sequence[ImageWords], config: SearchConfig) -> Float64[np.ndarray, "n n"]:
-    """Scores of images with each other, as an index like this one gives them."""
-    small = Snapshot.in_memory(snapshot.layout, images)
-    scores = np.zeros((len(images), len(images)))
-    for number, image in enumerate(images):
-        ranking = small.search(image, config)
-        scores[number, ranking.ids] = ranking.scores
-    return scores

@@ -1,70 +1,41 @@
 """A calibration from labelled photos: what queries find in collections drawn from them, and whether it is right."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int8, Int64
+from jaxtyping import Bool, Float64, Int64
 
-from superfeat.datasets.retrieval_set import RetrievalSet
-from superfeat.errors import DatasetError, SuperfeatError
-from superfeat.evaluation.searching import add_images, names_in, numbered, search_set, stored_queries
-from superfeat.extraction.folder import FeatureStore
-from superfeat.features import ImageWords
 from superfeat.figures import Panel, Series
-from superfeat.index.codebook import Codebook
-from superfeat.index.index import Index
-from superfeat.probability.apply import SAMPLE, background_for, score_pairs
+from superfeat.probability.apply import SAMPLE, background_for
+from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, support_of
+from superfeat.probability.comparing import Comparisons
+from superfeat.probability.honesty import BINS, Reliability
 from superfeat.probability.model import (
-    BINS,
+    HIGH,
     TOP,
     Calibration,
     Null,
     Origin,
-    Reliability,
     adapt_null,
+    back_evidence,
     different_images,
     evidence,
     fit_calibration,
     fit_null,
     linked_share,
+    logarithms,
     match_prior,
 )
 
+ALL = np.iinfo(np.int64).max
 DRAWN_SIZES = (10, 30, 100, 300)  # images of drawn collections; the whole set is one more
+PADDED_SIZES = (10_000, 100_000)  # of collections that are larger than any labelled set: strangers stand for the rest
+LEAST_TAIL = 30  # best wrong results that show how those of more strangers would score
 ABSENT = 0.25  # share of drawn collections that do not hold what is searched for
 BACKGROUND_IMAGES = 20  # different ones that the labelled sets' strangers are worth in another collection
-ALL = np.iinfo(np.int64).max
-MOST_LABELLED, MOST_OF_ONE = 2000, 100  # photos of an index, and of one thing, that are compared with each other
 RESAMPLED = 1000  # times that things are drawn for an interval
-
-
-class Labelled(NamedTuple):
-    """A set of photos with queries and their right answers, and the features of all of them."""
-
-    test: RetrievalSet
-    store: FeatureStore
-
-    def images(self) -> list[str]:
-        """The names of those photos of its database that there are features of."""
-        known = {entry.name for entry in self.store.entries}
-        return [name for name in names_in(self.store, self.test).database if name in known]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Comparisons:
-    """Scores of labelled searches with all images, and of these with each other. Each query searches twice: with one
-    word per feature, as an indexed photo does, and with several, as a new photo does.
-    """
-
-    pairs: Float64[np.ndarray, "images images"]
-    scores: Float64[np.ndarray, "searches images"]
-    labels: Int8[np.ndarray, "searches images"]  # 1 right, 0 wrong, -1 not judged
-    things: Int64[np.ndarray, "searches"]  # searches for one thing have one number
-    search_sets: Int64[np.ndarray, "searches"]
-    image_sets: Int64[np.ndarray, "images"]
 
 
 class Results(NamedTuple):
@@ -76,6 +47,7 @@ class Results(NamedTuple):
     things: Int64[np.ndarray, "n"]
     sets: Int64[np.ndarray, "n"]
     prior: Float64[np.ndarray, "n"]  # by how common matches seem in that collection
+    clues: Clues  # besides the evidence; all zeros where nothing but scores is known
 
 
 class _Met(NamedTuple):
@@ -95,11 +67,18 @@ class Fitted(NamedTuple):
     said: Float64[np.ndarray, "n"]
 
 
-def calibrate(comparisons: Comparisons, origin: Origin, *, start: Calibration | None = None, seed: int = 0) -> Fitted:
+def calibrate(
+    comparisons: Comparisons,
+    origin: Origin,
+    *,
+    start: Calibration | None = None,
+    sizes: Sequence[int] = (*DRAWN_SIZES, ALL),
+    seed: int = 0,
+) -> Fitted:
     """Fits to searches in collections drawn from labelled sets; with few, not far from `start`."""
     known = None if start is None or origin.codebook is None else background_for(start, origin.codebook)
     background = known or measure_background(comparisons)
-    results = draw_results(comparisons, background, seed=seed)
+    results = draw_results(comparisons, background, sizes=sizes, seed=seed)
     fitted = fit_results(results, background, origin, start)
     return Fitted(fitted, results, predict_in_turn(results, background, origin, start))
 
@@ -108,109 +87,6 @@ def measure_background(comparisons: Comparisons) -> Null:
     """How strangers score in all sets together, for collections that are too small to show it."""
     kept = different_images(comparisons.pairs)
     return fit_null(comparisons.pairs[np.ix_(kept, kept)])._replace(images=BACKGROUND_IMAGES)
-
-
-# -- An index and its user's labels
-
-
-def compare_index(index: Index, thing_of: Mapping[str, str], *, seed: int = 0) -> Comparisons:
-    """Labelled photos of an index, searched for with their stored words. A thing with one photo is searched for by
-    nobody; the others must not find it.
-    """
-    names_of: dict[str, list[str]] = {}
-    for name, thing in thing_of.items():
-        names_of.setdefault(thing, []).append(name)
-    groups = list(names_of.values())
-    if sum(len(group) > 1 for group in groups) < 2:
-        raise DatasetError(
-            f"the labels name {len(thing_of)} photos of the index: give at least two things with two photos each"
-        )
-    order = np.random.default_rng(seed).permutation(len(groups)).tolist()
-    order.sort(key=lambda number: len(groups[number]) < 2)  # those that can be searched for first
-    chosen = [(number, name) for number in order for name in groups[number][:MOST_OF_ONE]][:MOST_LABELLED]
-    names = [name for _, name in chosen]
-    things = np.asarray([number for number, _ in chosen], np.int64)
-    same = things[:, None] == things
-    searches = np.flatnonzero(same.sum(axis=1) > 1)
-    labels = same[searches].astype(np.int8)
-    labels[np.arange(len(searches)), searches] = -1  # itself
-    pairs = score_pairs(index.snapshot(), [index.words_of(name) for name in names], index.config.search)
-    sets = np.zeros(len(names), np.int64)
-    return Comparisons(pairs, pairs[searches], labels, things[searches], sets[searches], sets)
-
-
-def origin_of(index: Index) -> Origin:
-    """What decides the scores of an index."""
-    search = index.config.search
-    if search.idf:
-        raise SuperfeatError(f"{index.path} searches with idf, for which there are no calibrations")
-    return Origin(index.network, index.snapshot().layout.codebook, index.config.kernel, search.alpha, search.threshold)
-
-
-# -- Photos -> scores
-
-
-def index_sets(path: str | Path, codebook: Codebook, labelled: Sequence[Labelled]) -> Index:
-    """One index of all the photos that can be found."""
-    index = Index.create(path, codebook)
-    for number, one in enumerate(labelled):
-        names = one.images()
-        if not names:
-            raise DatasetError(f"{one.store.path} has no features of the photos of {one.test.name}")
-        for _ in add_images(index, ((numbered(number, name), one.store[name]) for name in names)):
-            pass
-    return index
-
-
-def compare_sets(index: Index, labelled: Sequence[Labelled]) -> Comparisons:
-    """All scores of an index of these sets. What one set shows must not be in another: its photos count as wrong."""
-    set_of = {numbered(number, name): number for number, one in enumerate(labelled) for name in one.images()}
-    rows = {name: row for row, name in enumerate(set_of)}
-    asked, labels, sets = [], [], []
-    for number, one in enumerate(labelled):
-        for words, judged in _searches(index, number, one, rows):
-            asked.append(words)
-            labels.append(judged)
-            sets.append(number)
-    if not asked:
-        raise DatasetError(f"none of the queries of {labelled[0].test.name} has features")
-    scores = np.zeros((len(asked), len(rows)))
-    for row, found in zip(scores, search_set(index, list(rows), asked), strict=True):
-        assert found is not None
-        row[found.numbers] = found.scores
-    judged = np.stack(labels)
-    pairs = score_pairs(index.snapshot(), [index.words_of(name) for name in rows], index.config.search)
-    image_sets = np.asarray(list(set_of.values()), np.int64)
-    return Comparisons(pairs, scores, judged, group_searches(judged), np.asarray(sets, np.int64), image_sets)
-
-
-def _searches(
-    index: Index, number: int, labelled: Labelled, rows: Mapping[str, int]
-) -> Iterator[tuple[ImageWords, Int8[np.ndarray, "images"]]]:
-    """Each query twice, and what every image is to it."""
-    test, store = labelled
-    names = names_in(store, test)
-    places = [rows.get(numbered(number, name)) for name in names.database]
-    for query, name, features in zip(test.queries, names.queries, stored_queries(store, names), strict=True):
-        if features is None:
-            continue
-        judged = np.zeros(len(rows), np.int8)
-        own = [image for image, other in enumerate(names.database) if other == name]
-        for value, images in ((1, query.positives), (-1, (*query.junk, *own))):
-            judged[[place for image in images if (place := places[image]) is not None]] = value
-        for assignments in (1, index.config.search.assignments):
-            yield index.query(features, assignments), judged
-
-
-def group_searches(labels: Int8[np.ndarray, "searches images"]) -> Int64[np.ndarray, "searches"]:
-    """A number for each thing: searches are for one if an image is right, or not judged, in both."""
-    things = np.arange(len(labels))
-    owner: dict[int, int] = {}
-    for search, judged in enumerate(labels):
-        for image in np.flatnonzero(judged).tolist():
-            other = things[owner.setdefault(image, search)]
-            things[things == max(other, things[search])] = min(other, things[search])
-    return np.unique(things, return_inverse=True)[1].astype(np.int64)
 
 
 # -- Scores -> results in collections of many sizes
@@ -227,12 +103,12 @@ def draw_results(
     """
     generator = np.random.default_rng(seed)
     parts = []
-    different = sorted({size if size < len(comparisons.pairs) else ALL for size in sizes})
+    different = sorted({size if size < len(comparisons.pairs) or size in PADDED_SIZES else ALL for size in sizes})
     for search in range(len(comparisons.scores)):
         for size in different:
             rows = _draw(comparisons, search, size, generator)
             met = _meet_strangers(comparisons, rows[:SAMPLE], background)
-            parts.append(_first_results(comparisons, search, rows, met))
+            parts.append(_first_results(comparisons, search, rows, met, size, generator))
     return _join(parts)
 
 
@@ -251,13 +127,13 @@ def _draw(comparisons: Comparisons, search: int, size: int, generator: np.random
 
 def whole_results(comparisons: Comparisons, background: Null) -> Results:
     """Each search in all images of its own set."""
-    parts, met = list[Results](), dict[int, _Met]()
+    parts, met, generator = list[Results](), dict[int, _Met](), np.random.default_rng(0)
     for search, own in enumerate(comparisons.search_sets.tolist()):
         rows = np.flatnonzero(comparisons.image_sets == own)
         if own not in met:
             sample = np.random.default_rng(0).permutation(rows)[:SAMPLE]
             met[own] = _meet_strangers(comparisons, sample, background)
-        parts.append(_first_results(comparisons, search, rows, met[own]))
+        parts.append(_first_results(comparisons, search, rows, met[own], ALL, generator))
     return _join(parts)
 
 
@@ -269,22 +145,78 @@ def _meet_strangers(comparisons: Comparisons, sample: Int64[np.ndarray, "n"], ba
     return _Met(sample[kept], null, linked_share(scores, null), len(sample))
 
 
-def _first_results(comparisons: Comparisons, search: int, rows: Int64[np.ndarray, "n"], met: _Met) -> Results:
-    """The first results of a search among these images, those that are not judged left out."""
+def _first_results(
+    comparisons: Comparisons, search: int, rows: Int64[np.ndarray, "n"], met: _Met, size: int, rng: np.random.Generator
+) -> Results:
+    """The first results of a search among these images, those that are not judged left out; and among strangers that
+    stand for all others, where the collection is to be larger than the images that there are.
+    """
     null = adapt_null(met.null, comparisons.scores[search, met.kept])
     rows = rows[comparisons.labels[search, rows] >= 0]
-    scores = comparisons.scores[search, rows]
+    scores, labels = comparisons.scores[search, rows], comparisons.labels[search, rows] == 1
+    images = len(rows)
+    if size in PADDED_SIZES and size > images:
+        rows, scores, labels = pad_results(rows, scores, labels, size, rng)
+        images = size
     first = np.argsort(-scores, kind="stable")[:TOP]
-    labels = comparisons.labels[search, rows[first]] == 1
-    same = np.ones(len(first), np.int64)
+    above, same = evidence(scores[first], null), np.ones(len(first), np.int64)
     return Results(
-        evidence(scores[first], null),
-        same * len(rows),
-        labels,
+        above,
+        same * images,
+        labels[first],
         same * comparisons.things[search],
         same * comparisons.search_sets[search],
-        same * match_prior(met.linked, met.sample, len(rows)),
+        same * match_prior(met.linked, met.sample, images),
+        _clues(comparisons, search, rows[first], scores[first], above, met, null),
     )
+
+
+def _clues(
+    comparisons: Comparisons,
+    search: int,
+    rows: Int64[np.ndarray, "n"],
+    scores: Float64[np.ndarray, "n"],
+    above: Float64[np.ndarray, "n"],
+    met: _Met,
+    null: Null,
+) -> Clues:
+    """As apply.py finds them in an index."""
+    clues = np.zeros((len(rows), len(CLUES)))
+    if comparisons.places is None:
+        return clues
+    clues[:, :PLACE_CLUES] = comparisons.places[search, rows]
+    for place, row in enumerate(rows.tolist()):
+        own = adapt_null(met.null, comparisons.pairs[row, met.kept])
+        clues[place, PLACE_CLUES] = back_evidence(scores[place : place + 1], own, null, met.null)[0]
+    speakers = np.arange(min(len(rows), SUPPORTERS))
+    mutual = evidence(comparisons.pairs[np.ix_(rows, rows[speakers])], met.null)
+    mutual[rows[:, None] == rows[speakers]] = -np.inf  # two strangers for which one image stands
+    clues[:, PLACE_CLUES + 1] = support_of(above, mutual, speakers)
+    return clues
+
+
+def pad_results(
+    rows: Int64[np.ndarray, "n"],
+    scores: Float64[np.ndarray, "n"],
+    labels: Bool[np.ndarray, "n"],
+    size: int,
+    rng: np.random.Generator,
+) -> tuple[Int64[np.ndarray, "m"], Float64[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
+    """With the best of so many more strangers: their logarithms go on as those of the best that there are, falling off
+    exponentially, and one of these, drawn at random, stands for each in all else.
+    """
+    wrong = np.flatnonzero(~labels & (scores > 0))
+    if len(wrong) < 2 * LEAST_TAIL:
+        return rows, scores, labels
+    logs, share = logarithms(scores[wrong]), max(1 - HIGH, LEAST_TAIL / len(wrong))
+    edge = float(np.quantile(logs, 1 - share))
+    tail = wrong[logs >= edge]
+    excess = max(float(logs[logs >= edge].mean()) - edge, np.finfo(np.float64).tiny)
+    arrivals = np.cumsum(rng.exponential(size=TOP)) / (share * (size - len(rows)))
+    added = np.exp(edge - excess * np.log(arrivals[arrivals < 1]))
+    donors = rng.choice(tail, len(added))
+    more = np.zeros(len(added), np.bool_)
+    return np.append(rows, rows[donors]), np.append(scores, added), np.append(labels, more)
 
 
 def _join(parts: Sequence[Results]) -> Results:
@@ -312,7 +244,13 @@ def predict_in_turn(
 
 def fit_results(results: Results, background: Null, origin: Origin, start: Calibration | None) -> Calibration:
     """The calibration of these results; with few, not far from `start`."""
-    return fit_calibration(results.evidence, results.images, results.labels, background, origin, start, results.prior)
+    evidence, images, labels = results.evidence, results.images, results.labels
+    start_plain = None if start is None else start.without_clues()
+    plain = fit_calibration(evidence, images, labels, background, origin, start_plain, results.prior)
+    if not results.clues.any() or (start is not None and start.weights is None):
+        return plain
+    found = fit_calibration(evidence, images, labels, background, origin, start, clues=results.clues)
+    return dataclasses.replace(found, plain=(plain.intercept, plain.slope, plain.size_slope))
 
 
 def predict(calibration: Calibration, results: Results) -> Float64[np.ndarray, "n"]:
@@ -320,7 +258,8 @@ def predict(calibration: Calibration, results: Results) -> Float64[np.ndarray, "
     said = np.empty(len(results.labels))
     for images in np.unique(results.images).tolist():
         chosen = results.images == images
-        said[chosen] = calibration.probability(results.evidence[chosen], images, results.prior[chosen])
+        prior, clues = results.prior[chosen], results.clues[chosen]
+        said[chosen] = calibration.probability(results.evidence[chosen], images, prior, clues)
     return said
 
 

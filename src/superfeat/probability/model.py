@@ -12,9 +12,12 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from superfeat.errors import SuperfeatError
+from superfeat.probability.clues import CLUES, Clues
+from superfeat.probability.logistic import fit_signed, sigmoid
 
 FORMAT = "superfeat-calibration"
-VERSION = 1
+PLAIN = ("intercept", "slope", "size_slope")
+VERSIONS = (1, 2)  # the first knows scores alone
 LOWEST = 1e-12  # stands for all scores below it, 0 included, which have no logarithm
 HIGH = 0.97  # share of strangers below what stands for the highest of them: beyond, there may be matches
 MEDIAN_TO_QUARTILE, MEDIAN_TO_HIGH = 0.6745, 1.8808  # of a normal distribution, in standard deviations
@@ -25,10 +28,7 @@ TOP = 20  # results that people look at
 USUAL, USUAL_RESULTS = 0.1, 20  # share of right ones among them, and what it is worth beside what a collection shows
 QUERY_IMAGES = 100  # that the collection's null is worth beside what a query's own scores say
 LARGEST_SET = 1000  # images: labelled sets are no larger, and what a logistic says far beyond its data is no knowledge
-MOST_ROUNDS = 100  # more than the search for the bulk, or Newton's method, has ever needed
-PENALTY = 0.1  # of the logistic: keeps coefficients finite where labels can be told apart without error
-BINS = 10  # of equal width, from 0 to 1
-Z_95 = 1.959964  # of a two-sided 95 % interval
+MOST_ROUNDS = 100  # more than the search for the bulk has ever needed
 
 
 class Null(NamedTuple):
@@ -155,6 +155,15 @@ def evidence(scores: Float64[np.ndarray, "n"], null: Null) -> Float64[np.ndarray
     return (logarithms(values) - null.location) / null.scale
 
 
+def back_evidence(
+    scores: Float64[np.ndarray, "n"], found: Null, query: Null, collection: Null
+) -> Float64[np.ndarray, "n"]:
+    """How far scores stand above those of a found photo with strangers. The query's own scores may all be lower or
+    higher than those of the collection, as with five words for each feature: that much is taken off.
+    """
+    return evidence(scores, found._replace(location=found.location + query.location - collection.location))
+
+
 # -- Probabilities
 
 
@@ -170,8 +179,8 @@ class Origin(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """Log-odds of being the same thing: intercept + slope * evidence + size_slope * log(images) + prior, the latter
-    two of the collection.
+    """Log-odds of being the same thing: intercept + slope * evidence + size_slope * log(images), and the clues besides
+    the score, each times its weight. One that has no weights knows scores alone; then a prior of the collection counts.
     """
 
     intercept: float
@@ -179,51 +188,105 @@ class Calibration:
     size_slope: float
     background: Null
     origin: Origin
+    weights: tuple[float, ...] | None = None  # of the clues, in their order
+    largest: int = LARGEST_SET  # images of the largest collection that it was fitted to
+    plain: tuple[float, float, float] | None = None  # the first three where no clues are known: of scores alone
 
     def __post_init__(self) -> None:
-        numbers = (self.intercept, self.slope, self.size_slope, *self.background)
+        numbers = (self.intercept, self.slope, self.size_slope, *self.background, *(self.weights or ()))
         if not all(math.isfinite(number) for number in numbers):
             raise SuperfeatError(f"a calibration must hold finite numbers, not {numbers}")
-        if self.slope <= 0 or self.size_slope > 0:
+        if self.slope < 0 or self.size_slope > 0 or not any((self.slope, *(self.weights or ()))):
             raise SuperfeatError(
                 f"a calibration's slope is {self.slope} and its size_slope {self.size_slope}: a higher score must make "
                 "a match likelier, and a larger collection must not; fit it again"
             )
+        if self.weights is not None and (len(self.weights) != len(CLUES) or min(self.weights) < 0):
+            raise SuperfeatError(f"a calibration needs {len(CLUES)} weights of 0 or more, not {self.weights}")
+        if (self.weights is None) != (self.plain is None):
+            raise SuperfeatError("a calibration with weights for clues also says what holds without clues")
+        if self.largest < 1:
+            raise SuperfeatError(f"a calibration's largest collection has {self.largest} images; it must be 1 or more")
         if self.background.scale <= 0 or self.background.images <= 0:
             raise SuperfeatError(f"{self.background} is no background: its scale and its images must be above 0")
 
+    def without_clues(self) -> "Calibration":
+        """For an index that says nothing of where words lie."""
+        if self.plain is None:
+            return self
+        return Calibration(*self.plain, self.background, self.origin)
+
     def probability(
-        self, evidence: Float64[np.ndarray, "n"], images: int, prior: float | Float64[np.ndarray, "n"] = 0.0
+        self,
+        evidence: Float64[np.ndarray, "n"],
+        images: int,
+        prior: float | Float64[np.ndarray, "n"] = 0.0,
+        clues: Clues | None = None,
     ) -> Float64[np.ndarray, "n"]:
-        """That a result of such evidence shows the same thing, in a collection of so many images with this prior."""
+        """That a result of such evidence shows the same thing, in a collection of so many images with this prior; or,
+        where it has weights for them, with these clues.
+        """
         odds = self.intercept + self.slope * np.asarray(evidence, np.float64)
-        return sigmoid(odds + (self.size_slope * math.log(min(max(images, 1), LARGEST_SET)) + prior))
+        odds = odds + self.size_slope * math.log(min(max(images, 1), self.largest))
+        if self.weights is None:
+            return sigmoid(odds + prior)
+        if clues is None:
+            raise SuperfeatError("this calibration needs the clues of each result, besides its evidence")
+        return sigmoid(odds + clues @ np.asarray(self.weights))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to be written as JSON."""
         facts = {**dataclasses.asdict(self), "background": self.background._asdict(), "origin": self.origin._asdict()}
-        return {"format": FORMAT, "version": VERSION, **facts}
+        weights, largest, plain = facts.pop("weights"), facts.pop("largest"), facts.pop("plain")
+        if weights is None:
+            return {"format": FORMAT, "version": VERSIONS[0], **facts}
+        named = dict(zip(CLUES, weights, strict=True))
+        without = dict(zip(PLAIN, plain, strict=True))
+        more = {"weights": named, "largest": largest, "plain": without}
+        return {"format": FORMAT, "version": VERSIONS[1], **facts, **more}
 
     @classmethod
     def from_dict(cls, values: Any) -> "Calibration":
         """The same back; SuperfeatError for anything else."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise SuperfeatError(f"this is no calibration: it must be an object with the format '{FORMAT}'")
-        if values.get("version") != VERSION:
+        version = values.get("version")
+        if version not in VERSIONS or isinstance(version, bool):
             raise SuperfeatError(
-                f"the calibration has version {values.get('version')!r}; this superfeat reads {VERSION}: upgrade it"
+                f"the calibration has version {version!r}; this superfeat reads {' and '.join(map(str, VERSIONS))}: "
+                "upgrade it"
             )
-        names = ("intercept", "slope", "size_slope", "background", "origin")
+        more = ("weights", "largest", "plain") if version == VERSIONS[1] else ()
+        names = (*PLAIN, "background", "origin", *more)
         parts = _require_keys({key: values[key] for key in values if key not in ("format", "version")}, names, "")
         background = _require_keys(parts["background"], Null._fields, "background.")
         origin = _require_keys(parts["origin"], Origin._fields, "origin.")
         texts = (_require_text(origin[name], f"origin.{name}", name != "kernel") for name in Origin._fields[:3])
         numbers = (_require_number(origin[name], f"origin.{name}") for name in Origin._fields[3:])
+        intercept, slope, size_slope = (_require_number(parts[name], name) for name in names[:3])
         return cls(
-            **{name: _require_number(parts[name], name) for name in names[:3]},
+            intercept,
+            slope,
+            size_slope,
             background=Null(*(_require_number(background[name], f"background.{name}") for name in Null._fields)),
             origin=Origin(*texts, *numbers),
+            weights=_read_weights(parts["weights"]) if more else None,
+            plain=_read_plain(parts["plain"]) if more else None,
+            largest=round(_require_number(parts["largest"], "largest")) if more else LARGEST_SET,
         )
+
+
+def _read_plain(values: Any) -> tuple[float, float, float]:
+    found = _require_keys(values, PLAIN, "plain.")
+    intercept, slope, size_slope = (_require_number(found[name], f"plain.{name}") for name in PLAIN)
+    Calibration(intercept, slope, size_slope, Null(0.0, 1.0, 1), Origin(None, None, "binary", 1.0, 0.0))  # or an error
+    return intercept, slope, size_slope
+
+
+def _read_weights(values: Any) -> tuple[float, ...]:
+    """What the second version has besides: the weights of the clues, by their names."""
+    weights = _require_keys(values, CLUES, "weights.")
+    return tuple(_require_number(weights[name], f"weights.{name}") for name in CLUES)
 
 
 def _require_keys(values: Any, names: tuple[str, ...], where: str) -> Mapping[str, Any]:
@@ -245,11 +308,6 @@ def _require_text(value: Any, where: str, optional: bool) -> Any:
     return value
 
 
-def sigmoid(odds: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
-    """Probability of log-odds, however large they are."""
-    return np.asarray(np.exp(-np.logaddexp(0.0, -odds)))
-
-
 # -- Fitting
 
 
@@ -261,128 +319,45 @@ def fit_calibration(
     origin: Origin,
     start: Calibration | None = None,
     prior: Float64[np.ndarray, "n"] | None = None,
+    clues: Clues | None = None,
 ) -> Calibration:
     """The logistic of results: how far each stood above strangers, among how many images, whether it was right, and
-    the prior of its collection.
+    the prior of its collection; or, in its place, the clues of each, and then the number of images counts as it is.
 
     With few results, slopes stay near those of `start`, a calibration of other photos.
     """
-    columns = np.column_stack([np.asarray(evidence, np.float64), np.log(np.clip(images, 1, LARGEST_SET))])
-    truth = np.asarray(labels, np.bool_)
+    truth, largest = np.asarray(labels, np.bool_), LARGEST_SET
+    if clues is not None:
+        largest = max(int(np.max(images, initial=1)), 1 if start is None else start.largest)
+    columns = np.column_stack([np.asarray(evidence, np.float64), np.log(np.clip(images, 1, largest))])
     known = np.zeros(len(truth)) if prior is None else np.asarray(prior, np.float64)
     if columns.shape != (len(truth), 2) or known.shape != truth.shape or not np.isfinite([*columns.T, known]).all():
         raise SuperfeatError("each result needs a finite evidence, a number of images, a label and a finite prior")
     if not truth.any() or truth.all():
         raise SuperfeatError(f"all {len(truth)} results are {'right' if truth.any() else 'wrong'}: both are needed")
-    centre = np.zeros(2) if start is None else np.asarray((start.slope, start.size_slope))
-    intercept, slope, size_slope = fit_logistic(columns, truth, centre, known)
-    if size_slope > 0:  # chance, or one size only: more strangers never make a match likelier
-        intercept, slope = fit_logistic(columns[:, :1], truth, centre[:1], known)
-        size_slope = 0.0
-    if slope <= 0:
+    if clues is None:
+        intercept, slopes = fit_signed(columns, truth, _centre(start, 0), known)
+        weights = None
+    else:
+        columns = np.column_stack([columns, require_clues(clues, len(truth))])
+        intercept, slopes = fit_signed(columns, truth, _centre(start, len(CLUES)), np.zeros(len(truth)))
+        weights = tuple(slopes[2:].tolist())
+    if not (slopes[[0, *range(2, len(slopes))]] > 0).any():
         raise SuperfeatError("right results do not score higher than wrong ones: are the labels those of these photos?")
-    return Calibration(float(intercept), float(slope), float(size_slope), background, origin)
+    three = intercept, float(slopes[0]), float(slopes[1])
+    return Calibration(*three, background, origin, weights, largest, None if weights is None else three)
 
 
-def fit_logistic(
-    columns: Float64[np.ndarray, "n d"],
-    labels: Bool[np.ndarray, "n"],
-    centre: Float64[np.ndarray, "d"],
-    known: float | Float64[np.ndarray, "n"] = 0.0,
-) -> Float64[np.ndarray, "d_1"]:
-    """Intercept and slopes of the likeliest logistic, slopes pulled towards `centre`. Newton's method.
-
-    `known` is a part of the log-odds that is not fitted.
-    """
-    means, spreads = columns.mean(axis=0), columns.std(axis=0)
-    spreads[spreads == 0] = 1.0
-    design = np.column_stack([np.ones(len(columns)), (columns - means) / spreads])
-    aim, penalty = np.append(0.0, centre * spreads), np.append(0.0, np.full(len(centre), PENALTY))
-
-    def loss(at: Float64[np.ndarray, "d_1"]) -> float:
-        odds = design @ at + known
-        return float((np.logaddexp(0.0, odds) - labels * odds).sum() + (penalty * (at - aim) ** 2).sum() / 2)
-
-    found, step = aim, 1.0
-    for _ in range(MOST_ROUNDS):
-        said = sigmoid(design @ found + known)
-        slope = design.T @ (said - labels) + penalty * (found - aim)
-        curve = (design.T * (said * (1 - said))) @ design + np.diag(penalty + np.finfo(np.float64).eps)
-        change = np.linalg.solve(curve, slope)
-        step = 1.0
-        while loss(found - step * change) > loss(found) and step > np.finfo(np.float64).eps:
-            step /= 2  # a whole step can overshoot where nearly all results are certain
-        found = found - step * change
-        if np.abs(step * change).max() < 1e-9:
-            break
-    slopes = found[1:] / spreads
-    return np.append(found[0] - slopes @ means, slopes)
+def require_clues(clues: Clues, count: int) -> Clues:
+    """Clues of so many results, finite; SuperfeatError if not."""
+    values = np.asarray(clues, np.float64)
+    if values.shape != (count, len(CLUES)) or not np.isfinite(values).all():
+        raise SuperfeatError(f"each result needs {len(CLUES)} finite clues, not {values.shape}")
+    return values
 
 
-# -- How honest probabilities are
-
-
-class Bin(NamedTuple):
-    """Results whose probability was between two edges: the mean of what was said, the share that was right, and the
-    95 % interval of that share (Wilson), as if results were independent."""
-
-    low: float
-    high: float
-    results: int
-    said: float
-    right: float
-    least: float
-    most: float
-
-
-class Reliability(NamedTuple):
-    """`error` is the expected calibration error: |said - right|, mean over the results, bin by bin."""
-
-    results: int
-    right: float
-    said: float
-    error: float
-    brier: float
-    log_loss: float
-    bins: tuple[Bin, ...]
-
-
-def reliability(
-    probabilities: Float64[np.ndarray, "n"], labels: Bool[np.ndarray, "n"], bins: int = BINS
-) -> Reliability:
-    """What probabilities said, and what was right. Bins are of equal width; empty ones are left out."""
-    said, truth = np.asarray(probabilities, np.float64), np.asarray(labels, np.bool_)
-    if said.shape != truth.shape or said.ndim != 1 or not len(said) or bins < 1:
-        raise SuperfeatError(f"there must be results, with a label each, and bins: {said.shape}, {truth.shape}, {bins}")
-    if not ((said >= 0) & (said <= 1)).all():
-        raise SuperfeatError("probabilities must be between 0 and 1")
-    places = np.minimum((said * bins).astype(np.int64), bins - 1)
-    found = tuple(
-        _bin(place / bins, (place + 1) / bins, said[places == place], truth[places == place])
-        for place in np.unique(places).tolist()
-    )
-    error = math.fsum(one.results * abs(one.said - one.right) for one in found) / len(said)
-    sure = np.clip(np.where(truth, said, 1 - said), LOWEST, 1.0)
-    return Reliability(
-        len(said),
-        float(truth.mean()),
-        float(said.mean()),
-        error,
-        float(((said - truth) ** 2).mean()),
-        float(-np.log(sure).mean()),
-        found,
-    )
-
-
-def _bin(low: float, high: float, said: Float64[np.ndarray, "n"], truth: Bool[np.ndarray, "n"]) -> Bin:
-    least, most = wilson_interval(int(truth.sum()), len(truth))
-    return Bin(low, high, len(truth), float(said.mean()), float(truth.mean()), least, most)
-
-
-def wilson_interval(right: int, count: int) -> tuple[float, float]:
-    """In which the true share lies in 95 of 100 cases (Wilson 1927)."""
-    share, z = right / count, Z_95
-    middle = share + z**2 / (2 * count)
-    reach = z * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    low, high = ((middle + side) / (1 + z**2 / count) for side in (-reach, reach))
-    return min(max(low, 0.0), share), max(min(high, 1.0), share)  # rounding must not put the share outside
+def _centre(start: Calibration | None, clues: int) -> Float64[np.ndarray, "d"]:
+    if start is None:
+        return np.zeros(2 + clues)
+    weights = (start.weights or (0.0,) * clues)[:clues]
+    return np.asarray((start.slope, start.size_slope, *weights), np.float64)

@@ -2,22 +2,25 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from superfeat.config import SearchConfig
 from superfeat.explain.explain import score_words
 from superfeat.features import Features, ImageWords
-from superfeat.index.places import decode_places, word_regions
+from superfeat.index.places import Region, decode_places, enclose, encode_places, word_regions
 from superfeat.index.snapshot import Snapshot
 from superfeat.rerank.verify import CERTAIN, Correspondences, Rules, find_agreements
 from superfeat.threads import run_all
 
 Transform = tuple[tuple[float, float, float], tuple[float, float, float]]
+Outline = tuple[tuple[float, float], ...]  # corners, as fractions of width and height
+WHOLE: Region = (0.0, 0.0, 1.0, 1.0)  # a box that is no box
 PHOTOS_AT_ONCE = 16  # that one thread looks at in turn
+LEAST_LOCATED, LEAST_LOCATED_INLIERS = 0.1, 6  # from which on the verified part alone says where a match lies
 INLIER = 0.5  # a word that agrees by half or more is an inlier
 
 
@@ -41,11 +44,13 @@ def place_features(image: ImageWords, features: Features) -> PlacedWords | None:
     if features.regions is None or image.assigned is None:
         return None
     each = np.repeat(features.regions, image.assigned.shape[1], axis=0)
-    places = word_regions(each, image.assigned.ravel(), image.words)
+    noted = encode_places(word_regions(each, image.assigned.ravel(), image.words))
+    places = decode_places(noted, len(image))  # as precise as an index: one photo has one answer
+    assert places is not None
     return PlacedWords(image, places, features.image_size or (1, 1))
 
 
-def place_stored(image: ImageWords, meta: dict[str, Any]) -> PlacedWords | None:
+def place_stored(image: ImageWords, meta: Mapping[str, Any]) -> PlacedWords | None:
     """The words of an indexed photo; None if nothing is noted of where they are."""
     places = decode_places(meta.get("places"), len(image))
     if places is None:
@@ -68,6 +73,28 @@ class Verification(NamedTuple):
     rows: Int64[np.ndarray, "shared"]
     shares: Float64[np.ndarray, "shared"]
     weights: Float64[np.ndarray, "shared"]
+    asked: Int64[np.ndarray, "shared"]  # their rows in the query
+
+
+class Arrangement(NamedTuple):
+    """Where the words that two photos share lie in both, which of them agree, and where the query's outline is then."""
+
+    verified: float
+    inliers: int
+    transform: Transform | None
+    outline: Outline | None
+    query: Float64[np.ndarray, "shared 2"]
+    found: Float64[np.ndarray, "shared 2"]
+    shares: Float64[np.ndarray, "shared"]
+    agreed: Bool[np.ndarray, "shared"]
+
+    @classmethod
+    def of(cls, query: PlacedWords, photo: PlacedWords, one: Verification, box: Region = WHOLE) -> "Arrangement":
+        """Of a verified photo; `box` is the part of the query that was asked with."""
+        outline = None if one.transform is None else outline_of(one.transform, box)
+        agreed = (one.weights > 0) & (one.weights >= INLIER * one.weights.max(initial=0))
+        places = query.places[one.asked, :2], photo.places[one.rows, :2]
+        return cls(one.verified, one.inliers, one.transform, outline, *places, one.shares, agreed)
 
 
 def verify_photos(
@@ -103,7 +130,7 @@ def _verify_part(
     agreed = find_agreements(matches, rules)
     return [
         _judge(
-            one.found,
+            (one.query, one.found),
             one.scores,
             agreed.weights[starts[place] : starts[place + 1]],
             float(agreed.chances[place]),
@@ -114,23 +141,38 @@ def _verify_part(
 
 
 def _judge(
-    rows: Int64[np.ndarray, "shared"],
+    rows: tuple[Int64[np.ndarray, "shared"], Int64[np.ndarray, "shared"]],
     shares: Float64[np.ndarray, "shared"],
     weights: Float64[np.ndarray, "shared"],
     chance: float,
     transform: Transform | None,
 ) -> Verification:
     """Takes off what agrees anyway: by chance, and because the transform was made of it."""
+    asked, found = rows
     votes = np.maximum(shares, 0)
     whole = math.fsum(votes)
     if transform is None or not whole > 0:
-        return Verification(0.0, 0.0, 0, None, rows, shares, np.zeros(len(shares)))
+        return Verification(0.0, 0.0, 0, None, found, shares, np.zeros(len(shares)), asked)
     agreed = min(1.0, math.fsum(votes * weights) / whole)
     anyway = min(1.0, chance + math.fsum(np.sort(votes)[-CERTAIN:]) / whole)
     verified = max(0.0, (agreed - anyway) / (1 - anyway)) if anyway < 1 else 0.0
     excess = (agreed - chance) / (1 - chance) if chance < 1 else 0.0
     inliers = int(np.count_nonzero((weights >= INLIER) & (votes > 0)))
-    return Verification(verified, excess, inliers, transform, rows, shares, weights * (verified / agreed))
+    return Verification(verified, excess, inliers, transform, found, shares, weights * (verified / agreed), asked)
+
+
+def outline_of(transform: Transform, box: Region = WHOLE) -> Outline:
+    """Where the corners of the query, or of a box in it, lie in the found photo; they may lie outside of it."""
+    (a, b, x), (c, d, y) = transform
+    left, top, width, height = box
+    corners = ((left, top), (left + width, top), (left + width, top + height), (left, top + height))
+    return tuple((a * u + b * v + x, c * u + d * v + y) for u, v in corners)
+
+
+def locate_match(photo: PlacedWords, found: Verification) -> Region | None:
+    """The box of what is verified; of all that is shared, where little is."""
+    verified = found.verified >= LEAST_LOCATED and found.inliers >= LEAST_LOCATED_INLIERS
+    return enclose(photo.places[found.rows], found.shares * found.weights if verified else found.shares)
 
 
 def _in_fractions(

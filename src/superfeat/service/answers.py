@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from superfeat.index.places import Region, require_region
+from superfeat.rerank.order import DEFAULT_RERANK, Rerank
 from superfeat.service.catalogue import Wanted
 from superfeat.service.limits import MOST_HITS, MOST_LISTED
 from superfeat.service.problems import Problem
@@ -53,6 +54,7 @@ class SearchForm(PhotoChoice):
 
     photo: UploadFile | Nothing = Field(None, description="A photo to search with.")
     top: int = Field(20, ge=1, le=MOST_HITS, description="How many photos to find.")
+    rerank: Rerank = Field(DEFAULT_RERANK, description="How the first 100 are ordered; off: by score alone.")
 
 
 class ExplainQuery(PhotoChoice):
@@ -118,6 +120,8 @@ class HitFacts(PhotoFacts):
     score: float
     probability: float | None = Field(description="That it shows the same thing; null if the index is not calibrated.")
     region: tuple[float, float, float, float] | None = Field(description="Where in it: x, y, width, height.")
+    verified: float | None = Field(description="Share of the score whose words lie as in the query; null: not known.")
+    outline: list[tuple[float, float]] | None = Field(description="Where the corners of the query lie in it.")
     gone: bool = Field(description="Its file is no longer there.")
     copy_of: str | None = Field(description="The name of a hit above it that has the very same bytes.")
     said: bool | None = Field(description="What somebody said: whether it shows the same thing.")
@@ -135,9 +139,19 @@ class QueryFacts(BaseModel):
     itself: PhotoFacts | None = Field(description="The indexed photo that the query is; it is no hit.")
 
 
+class OrderFacts(BaseModel):
+    """What a second look at the first results changed."""
+
+    method: Rerank
+    moved: int = Field(description="Results that have another place.")
+    came: int = Field(description="Results that were not among them before.")
+    used: int = Field(description="Photos that the new order rests on.")
+
+
 class SearchAnswer(BaseModel):
     query: QueryFacts
     hits: list[HitFacts]
+    reordered: OrderFacts | None = Field(description="null: the order is that of the scores.")
     seconds: float
 
 
@@ -243,6 +257,7 @@ class ExplainAnswer(BaseModel):
     pairs: list[dict[str, Any]]
     query_name: str | None = Field(description="Of the photo that was asked with, if it is one of the index.")
     probability: float | None = Field(description="That both show the same thing; null if the index is not calibrated.")
+    agreement: dict[str, Any] | None = Field(description="The share that lies as in the query, and the transform.")
     picture: str = Field(description="Where the same can be seen.")
 
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Form, Path, Query, Request, Response
 
-from superfeat.engine import FoundPhoto, IndexedPhoto
-from superfeat.explain.explain import Explanation
+from superfeat.engine import ExplainedMatch, FoundPhoto, IndexedPhoto
 from superfeat.found.explanation import Captions, draw_explanation
 from superfeat.images import read_image
 from superfeat.service.answers import (
@@ -35,13 +34,14 @@ async def search(
     began = time.perf_counter()
     box = form.region()
     question = await service.question(form, await form.photo.read() if form.photo is not None else None)
-    answer = await service.search(question, box, form.top, request)
+    answer = await service.search(question, box, form.top, form.rerank, request)
     itself = None if answer.itself is None else indexed_facts(answer.itself, with_path=service.files)
     facts = {**asked_facts(question), "size": answer.size, "features": answer.features, "box": box, "itself": itself}
     said = await service.reading.run(lambda: service.said(question, box, answer))
     hits = [{**hit_facts(hit, with_path=service.files), "said": said.get(hit.id)} for hit in answer.hits]
     seconds = round(time.perf_counter() - began, 4)
-    return SearchAnswer.model_validate({"query": facts, "hits": hits, "seconds": seconds})
+    order = None if answer.reordered is None else answer.reordered._asdict()
+    return SearchAnswer.model_validate({"query": facts, "hits": hits, "reordered": order, "seconds": seconds})
 
 
 def asked_facts(question: Question) -> dict[str, Any]:
@@ -57,9 +57,13 @@ def indexed_facts(photo: IndexedPhoto | FoundPhoto, *, with_path: bool) -> dict[
 
 def hit_facts(hit: FoundPhoto, *, with_path: bool) -> dict[str, Any]:
     region = None if hit.region is None else [round(value, 4) for value in hit.region]
-    facts = {"score": hit.score, "probability": hit.probability, "region": region, "gone": hit.gone}
+    facts: dict[str, Any] = {"score": hit.score, "probability": hit.probability, "region": region, "gone": hit.gone}
+    corners = hit.outline()
+    outline = None if corners is None else [(round(x, 4), round(y, 4)) for x, y in corners]
+    verified = None if hit.verified is None else round(hit.verified, 4)
     copied = None if hit.copy_of is None else shown(hit.copy_of)
-    return {**indexed_facts(hit, with_path=with_path), **facts, "copy_of": copied}
+    facts |= {"verified": verified, "outline": outline, "copy_of": copied}
+    return {**indexed_facts(hit, with_path=with_path), **facts}
 
 
 @routes.get("/explain")
@@ -91,7 +95,7 @@ class Explained(NamedTuple):
 
     question: Question
     found: Known
-    explanation: Explanation
+    explanation: ExplainedMatch
     probability: float | None
 
 
@@ -113,7 +117,11 @@ def _draw(service: Service, explained: Explained) -> bytes:
     captions = Captions(
         "the photo you sent" if asked is None else shown(asked.name), shown(explained.found.name), explained.probability
     )
-    return as_jpeg(draw_explanation(explained.explanation, query, found, captions=captions, width=PICTURE))
+    arrangement = explained.explanation.arrangement
+    picture = draw_explanation(
+        explained.explanation, query, found, captions=captions, arrangement=arrangement, width=PICTURE
+    )
+    return as_jpeg(picture)
 
 
 @routes.get("/queries/{query}", response_class=Response, responses=JPEG)

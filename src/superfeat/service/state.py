@@ -6,11 +6,11 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Depends, Request
 
-from superfeat.engine import Answer, Asked, Engine, Named
-from superfeat.explain.explain import Explanation
+from superfeat.engine import Answer, Asked, Engine, ExplainedMatch, Named
 from superfeat.index.labels import photo_mark, read_labels
 from superfeat.index.places import Region
 from superfeat.labels import mark_query
+from superfeat.rerank.order import Rerank
 from superfeat.service.albums import Albums
 from superfeat.service.answers import PhotoChoice, photo_facts
 from superfeat.service.catalogue import Catalogue
@@ -99,12 +99,14 @@ class Service:
     def _find(self, asked: PhotoChoice) -> Known:
         return self.gallery.find(asked.image) if asked.image is not None else self.gallery.named(asked.name or "")
 
-    async def search(self, question: Question, box: Region | None, top: int, request: Request) -> Answer:
+    async def search(
+        self, question: Question, box: Region | None, top: int, rerank: Rerank, request: Request
+    ) -> Answer:
         """The network alone waits in its lane; the index is searched beside it."""
         ready = await self.reading.run(functools.partial(self.ready, question, box))
         look = functools.partial(self._ask, question, box)
         asked = await (self.reading.run(look) if ready else self.looking.run(look, gone=request.is_disconnected))
-        return await self.reading.run(functools.partial(self.engine.answer, asked, top=top))
+        return await self.reading.run(functools.partial(self.engine.answer, asked, top=top, rerank=rerank))
 
     def ready(self, question: Question, box: Region | None) -> bool:
         """Whether the network need not look: at a photo of the index, or at one that was looked at a moment ago."""
@@ -116,7 +118,7 @@ class Service:
             self._require_file(question)
         return self.engine.ask(question.photo, box=box)
 
-    def explain(self, question: Question, found: Known, box: Region | None) -> Explanation:
+    def explain(self, question: Question, found: Known, box: Region | None) -> ExplainedMatch:
         """Needs the network for both photos, unless it has just seen them."""
         self._require_file(question)
         self.gallery.open(found).close()

@@ -291,3 +291,12 @@ def test_links_of_the_same_files() -> None:
     found = with_same_files(links((0, 1, 0.7, 0.2), (0, 2, 0.8, 0.9)), ["x", "y", "x", "x", None], 1)
     rows = zip(found.first, found.second, found.likeness, found.similarity, strict=True)
     assert sorted(rows) == [(0, 1, 0.7, 0.2), (0, 2, 1.0, 1.0), (2, 3, 1.0, 1.0)]
+
+
+def test_one_weak_link_joins_no_two_groups() -> None:
+    """Where several pairs could be linked and one is, it must be a strong one; two weak ones are enough."""
+    pair, weak, strong = (0, 1, 0.95), (1, 2, 0.6), (1, 2, 0.93)
+    assert join_groups([(0,), (1,), (2,)], links(pair, weak), lone=0.9) == [[2], [0, 1]]
+    assert join_groups([(0,), (1,), (2,)], links(pair, strong), lone=0.9) == [[0, 1, 2]]
+    assert join_groups([(0,), (1,), (2,)], links(pair, weak, (0, 2, 0.6)), lone=0.9) == [[0, 1, 2]]
+    assert join_groups([(1,), (2,)], links(weak), lone=0.9) == [[0, 1]]  # of two photos there is but one pair

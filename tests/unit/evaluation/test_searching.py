@@ -28,7 +28,7 @@ from superfeat.features import Features
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
-from superfeat.probability.fit import Labelled, compare_sets, index_sets
+from superfeat.probability.comparing import Labelled, compare_sets, index_sets
 from superfeat.training.validation import Score, validate
 
 DIM, WORDS = 16, 8

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from superfeat.errors import StoreError
 from superfeat.index import contents, writer
 from superfeat.index.codebook import Codebook
 from superfeat.index.contents import Contents, load_contents
 from superfeat.index.index import Index
+from superfeat.index.places import encode_places
 from superfeat.index.segments import write_segment
 
 CODEBOOK = Codebook(np.random.default_rng(0).standard_normal((16, 64)).astype(np.float32))
@@ -82,3 +84,16 @@ def test_images_that_a_merge_replaces_are_there_until_it_is_done(
     assert list(index.names()) == ["a", "c", "b", "d"]
     assert facts_of(held) == before
     assert facts_of(index._contents) == facts_of(load_contents(index.path))
+
+
+def test_places_that_do_not_fit_are_one_error(tmp_path: Path) -> None:
+    """Noted by whoever wrote the journal: the checksums are right, and so are the words."""
+    index = make(tmp_path / "index", "a")
+    words = index.words_of("a")
+    good = encode_places(np.zeros((len(words), 4)))
+    index.add("b", words, {"places": good})
+    assert list(index.verify())
+    for damaged in (good[:-4], "?", 3, [good]):
+        index.add("c", words, {"places": damaged})
+        with pytest.raises(StoreError, match=f"places of c do not fit its {len(words)} words"):
+            list(index.verify())

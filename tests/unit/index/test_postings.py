@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from superfeat.index import postings
 from superfeat.index.kernel import Postings
 from superfeat.index.postings import (
     check_ids,
@@ -152,3 +153,24 @@ def test_bad_ids() -> None:
     assert check_ids(postings._replace(ids=changed), sizes) == "an image has more or fewer postings than words"
     changed[2:5] = [0, 2, 4]
     assert check_ids(postings._replace(ids=changed), sizes) == "a posting names an image that is not there"
+
+
+@pytest.mark.parametrize("one_way", [True, False])
+def test_several_images_are_found_as_one_by_one(one_way: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings, "POSTINGS_PER_SEARCH", 1_000_000 if one_way else 0)
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(0, 9, 30)
+    words = np.concatenate([np.sort(rng.choice(40, size, replace=False)) for size in sizes]).astype(np.int32)
+    made = postings.sort_postings(words, sizes, np.zeros((len(words), 2), np.uint64), 40)
+    images = np.asarray([29, 3, 17, 0])
+    for image, (found, places) in zip(images, postings.find_many(made, images, sizes[images]), strict=True):
+        alone = postings.find_postings(made, int(image))
+        assert np.array_equal(found, alone[0])
+        assert np.array_equal(places, alone[1])
+
+
+def test_an_image_that_claims_fewer_words_than_it_has_gets_no_more() -> None:
+    made = postings.sort_postings(np.asarray([1, 2, 3], np.int32), np.asarray([3]), np.zeros((3, 2), np.uint64), 4)
+    ((found, places),) = postings.find_many(made, np.asarray([0]), np.asarray([2]))
+    assert found.tolist() == [1, 2]
+    assert len(places) == 2

@@ -11,6 +11,7 @@ from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import SuperfeatError
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
+from superfeat.index.pairs import score_pairs
 from superfeat.probability import apply as likeness
 from superfeat.probability.apply import (
     SAMPLE,
@@ -18,7 +19,6 @@ from superfeat.probability.apply import (
     meet_strangers,
     require_fitting,
     sample_images,
-    score_pairs,
 )
 from superfeat.probability.model import Calibration, Null, Origin, adapt_null, evidence, linked_share, match_prior
 

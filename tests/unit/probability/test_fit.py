@@ -16,28 +16,31 @@ from superfeat.features import Features
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
-from superfeat.probability import fit as module
+from superfeat.probability import comparing, fit
 from superfeat.probability.apply import FOREIGN_IMAGES, meet_strangers
-from superfeat.probability.fit import (
+from superfeat.probability.comparing import (
     Comparisons,
     Labelled,
+    compare_index,
+    compare_sets,
+    group_searches,
+    index_sets,
+    origin_of,
+)
+from superfeat.probability.fit import (
     Results,
     bootstrap_intervals,
     calibrate,
     choose_results,
-    compare_index,
-    compare_sets,
     draw_results,
-    group_searches,
-    index_sets,
     measure_background,
-    origin_of,
     predict,
     predict_in_turn,
     reliability_panel,
     whole_results,
 )
-from superfeat.probability.model import Calibration, Null, Origin, fit_calibration, match_prior, reliability
+from superfeat.probability.honesty import reliability
+from superfeat.probability.model import Calibration, Null, Origin, fit_calibration, match_prior
 from superfeat.probability.stored import (
     SHIPPED_CALIBRATION,
     reset_calibration,
@@ -111,13 +114,13 @@ def test_too_few_labels(index: Index, names: list[str]) -> None:
 
 
 def test_many_labels_are_thinned(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_LABELLED", 12)
+    monkeypatch.setattr(comparing, "MOST_LABELLED", 12)
     found = [compare_index(index, labels_of(index), seed=seed) for seed in (0, 0, 1)]
     assert found[0].pairs.shape == (12, 12)
     np.testing.assert_array_equal(found[0].pairs, found[1].pairs)
     assert not np.array_equal(found[0].pairs, found[2].pairs)
     assert len(np.unique(found[0].things)) == 4, "photos that are alone come last"
-    monkeypatch.setattr(module, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(comparing, "MOST_OF_ONE", 2)
     assert len(np.unique(compare_index(index, labels_of(index)).things)) == 6
 
 
@@ -375,14 +378,20 @@ def made_results(things: int, each: int, seed: int = 0) -> tuple[np.ndarray, Res
     said = rng.random(things * each)
     ones = np.ones(len(said), np.int64)
     return said, Results(
-        said, ones, rng.random(len(said)) < said**2, np.repeat(np.arange(things) * 3, each), ones, 0 * said
+        said,
+        ones,
+        rng.random(len(said)) < said**2,
+        np.repeat(np.arange(things) * 3, each),
+        ones,
+        0 * said,
+        np.zeros((len(said), 5)),
     )
 
 
 def test_intervals_equal_plain_loops() -> None:
     said, results = made_results(6, 9)
     found = bootstrap_intervals(said, results)
-    drawn = np.random.default_rng(0).multinomial(6, np.full(6, 1 / 6), module.RESAMPLED)
+    drawn = np.random.default_rng(0).multinomial(6, np.full(6, 1 / 6), fit.RESAMPLED)
     errors, briers = [], []
     for times in drawn:
         rows = np.concatenate([np.flatnonzero(results.things == 3 * thing) for thing in np.repeat(np.arange(6), times)])

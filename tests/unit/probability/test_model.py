@@ -10,6 +10,8 @@ import pytest
 
 import oracles_calibration as oracle
 from superfeat.errors import SuperfeatError
+from superfeat.probability.honesty import reliability, wilson_interval
+from superfeat.probability.logistic import fit_logistic, sigmoid
 from superfeat.probability.model import (
     Calibration,
     Null,
@@ -18,13 +20,9 @@ from superfeat.probability.model import (
     different_images,
     evidence,
     fit_calibration,
-    fit_logistic,
     fit_null,
     linked_share,
     match_prior,
-    reliability,
-    sigmoid,
-    wilson_interval,
 )
 
 STRANGERS = Null(-8.0, 1.0, 20)
@@ -217,7 +215,7 @@ def changed(where: str, value: Any) -> dict[str, Any]:
     ("where", "value", "message"),
     [
         ("format", "superfeat-index", "no calibration"),
-        ("version", 2, "version 2"),
+        ("version", 3, "version 3"),
         ("slope", KeyError, "needs intercept, slope"),
         ("alpha", 3.0, "needs intercept, slope"),
         ("slope", "3", "must be a finite number"),

@@ -1,0 +1,102 @@
+"""What the index is searched with, and what a second look at the first results makes of them."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from superfeat.config import SearchConfig
+from superfeat.features import Features, Hit, ImageWords
+from superfeat.found.photos import PhotoLike
+from superfeat.index.entries import IndexedImage
+from superfeat.index.index import Index
+from superfeat.index.places import Region
+from superfeat.index.snapshot import Snapshot
+from superfeat.rerank.geometry import PlacedWords
+from superfeat.rerank.look import (
+    Reordered,
+    SearchedWith,
+    SeenPhoto,
+    changes,
+    look_again,
+    reorder_by_diffusion,
+    reorder_by_geometry,
+    widened,
+)
+from superfeat.rerank.order import FIRST, Rerank
+from superfeat.threads import all_cores
+
+
+class Asked(NamedTuple):
+    """What the index is searched with, how much of which photo that is, and which image of the index that is."""
+
+    photo: PhotoLike | Features
+    words: ImageWords
+    features: int
+    size: tuple[int, int] | None
+    box: Region | None
+    itself: IndexedImage | None
+    config: SearchConfig
+    placed: PlacedWords | None = None  # the words and where they lie; None if nobody knows
+
+
+class SecondLook(NamedTuple):
+    """The first results as they were seen at the second look, among so many images, and what it changed."""
+
+    searched: SearchedWith
+    seen: list[SeenPhoto]
+    images: int
+    reordered: Reordered | None
+
+
+def second_look(
+    index: Index, asked: Asked, top: int, only: Iterable[str] | None, rerank: Rerank, workers: int | None
+) -> SecondLook:
+    """Searches, verifies the first results, and orders them as it is asked for."""
+    snapshot = index.snapshot()
+    names = None if only is None else list(dict.fromkeys(only))
+    masks = None if names is None else snapshot.masks(_ids(index, snapshot, names))
+    without = None if asked.itself is None else asked.itself.id
+    searched = SearchedWith(snapshot, asked.words, asked.placed, asked.config, masks, without, workers or all_cores())
+    first = top if rerank == "off" else max(top, FIRST)
+    seen = _look(index, searched, _search(searched, asked.words, first))
+    after, used = seen, 0
+    if rerank == "geometry":
+        after, used = reorder_by_geometry(seen), sum(one.verification is not None for one in seen[:FIRST])
+    elif rerank == "diffuse":
+        after, used = reorder_by_diffusion(searched, seen), min(len(seen), FIRST)
+    elif rerank == "expand":
+        after, used = _expand(index, searched, seen, first)
+    reordered = None if rerank == "off" else changes(rerank, seen, after, top, used)
+    return SecondLook(searched, after[:top], len(index) if names is None else len(names), reordered)
+
+
+def _ids(index: Index, snapshot: Snapshot, names: Sequence[str]) -> list[int]:
+    found = snapshot.find(names)
+    return [found[name] if name in found else index.id(name) for name in names]  # which says that there is none
+
+
+def _search(searched: SearchedWith, words: ImageWords, top: int) -> list[Hit]:
+    """The `top` images, without the query itself."""
+    ranking = searched.snapshot.search(
+        words,
+        searched.config,
+        top=top + (searched.without is not None),
+        only=searched.only,
+        workers=searched.workers,
+    )
+    return [hit for hit in ranking if hit.id != searched.without][:top]
+
+
+def _look(index: Index, searched: SearchedWith, hits: Sequence[Hit]) -> list[SeenPhoto]:
+    return look_again(searched, hits, index.meta([hit.name for hit in hits[:FIRST]]))
+
+
+def _expand(index: Index, searched: SearchedWith, seen: list[SeenPhoto], first: int) -> tuple[list[SeenPhoto], int]:
+    """The results of a search with the wider query; their scores are those of the query that was asked with."""
+    wider = widened(searched, seen)
+    if wider is None:
+        return seen, 0
+    words, used = wider
+    found = _search(searched, words, first)
+    only = searched.snapshot.masks([hit.id for hit in found])
+    own = {hit.id: hit for hit in searched.snapshot.search(searched.words, searched.config, only=only)}
+    return _look(index, searched, [own[hit.id] for hit in found]), used

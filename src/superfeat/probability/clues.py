@@ -1,0 +1,52 @@
+"""What speaks for a result besides its score: where its words lie, how it looks from its own side, who agrees with it.
+
+docs/calibration.md has the reasons. Each clue grows with how likely a result is right, and none of them depends on how
+many matches a collection has.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from superfeat.rerank.geometry import INLIER, PlacedWords, Verification
+
+CLUES = ("verified", "inliers", "spread", "back", "support")
+PLACE_CLUES = 3  # the first of them rest on places, which not every index has
+BROAD = 3.4641  # deviations of an even spread: over the whole photo they come to 1
+SUPPORTERS = 20  # first results that may speak for others
+Clues = Float64[np.ndarray, "n 5"]
+
+
+def place_clues(
+    query: PlacedWords | None, photos: Sequence[PlacedWords | None], found: Sequence[Verification | None]
+) -> Float64[np.ndarray, "n 3"]:
+    """The verified share, the logarithm of the inliers, and how far these spread; zeros where nobody knows."""
+    rows = np.zeros((len(found), PLACE_CLUES))
+    for row, photo, one in zip(rows, photos, found, strict=True):
+        if query is not None and photo is not None and one is not None and one.inliers > 0:
+            agreed = (one.weights > 0) & (one.weights >= INLIER * one.weights.max(initial=0))
+            reach = min(spread_of(query.places[one.asked], agreed), spread_of(photo.places[one.rows], agreed))
+            row[:] = one.verified, np.log1p(one.inliers), reach
+    return rows
+
+
+def spread_of(places: Float64[np.ndarray, "m 4"], agreed: Bool[np.ndarray, "m"]) -> float:
+    """How much of a photo these places are spread over, as a length: 0 for one place, 1 for all of it evenly."""
+    if agreed.sum() < 2:
+        return 0.0
+    deviations = places[agreed, :2].std(axis=0)
+    return float(min(1.0, BROAD * np.sqrt(deviations[0] * deviations[1])))
+
+
+def support_of(
+    evidence: Float64[np.ndarray, "n"],
+    mutual: Float64[np.ndarray, "n first"],
+    speakers: Int64[np.ndarray, "first"],
+) -> Float64[np.ndarray, "n"]:
+    """The best word that another of the first results puts in: one is as good as the weaker of its two links, that
+    with the query and that with the result. `mutual` is the evidence of results with the `speakers` among them.
+    """
+    links = np.minimum(mutual, np.asarray(evidence, np.float64)[speakers])
+    links[speakers, np.arange(len(speakers))] = -np.inf  # nobody speaks for itself
+    return np.asarray(np.maximum(links.max(axis=1, initial=-np.inf), 0.0))

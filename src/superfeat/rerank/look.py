@@ -1,0 +1,107 @@
+"""A second look at the first results of a search: what their places say, and the order that follows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superfeat.config import SearchConfig
+from superfeat.features import Hit, ImageWords
+from superfeat.index.pairs import score_pairs
+from superfeat.index.snapshot import Mask, Snapshot
+from superfeat.rerank.geometry import PlacedWords, Verification, place_stored, verify_photos
+from superfeat.rerank.order import (
+    FIRST,
+    MOST_EXPANDED,
+    Rerank,
+    agreed_scores,
+    descending,
+    diffuse,
+    expand_query,
+    is_verified,
+)
+
+
+class SeenPhoto(NamedTuple):
+    """A result at the second look: its score, where its words lie, and what that says; None where nothing is noted."""
+
+    hit: Hit
+    photo: PlacedWords | None
+    verification: Verification | None
+
+
+class Reordered(NamedTuple):
+    """What a second look changed among the first `top` results."""
+
+    method: Rerank
+    moved: int  # that have another place
+    came: int  # that were not among them before
+    used: int  # photos that the new order rests on: verified ones, or those that were compared with each other
+
+
+class SearchedWith(NamedTuple):
+    """What was searched with, in what, and how: all that a second look needs."""
+
+    snapshot: Snapshot
+    words: ImageWords
+    placed: PlacedWords | None
+    config: SearchConfig
+    only: Sequence[Mask] | None = None
+    without: int | None = None  # the id of the query, if it is in the index
+    workers: int = 1
+
+
+def look_again(
+    searched: SearchedWith, hits: Sequence[Hit], metas: Mapping[str, Mapping[str, Any]], first: int = FIRST
+) -> list[SeenPhoto]:
+    """Verifies the first results, as far as places are noted; the others are as they were."""
+    photos: list[PlacedWords | None] = [None] * len(hits)
+    images = searched.snapshot.words_of_many([hit.id for hit in hits[:first]])
+    for place, (hit, image) in enumerate(zip(hits, images, strict=False)):
+        if image is not None:  # it may have been deleted a moment ago
+            photos[place] = place_stored(image, metas.get(hit.name, {}))
+    known = [place for place, photo in enumerate(photos) if photo is not None]
+    found: list[Verification | None] = [None] * len(hits)
+    if searched.placed is not None:
+        some = [photo for photo in photos if photo is not None]
+        verified = verify_photos(searched.snapshot, searched.placed, some, searched.config, workers=searched.workers)
+        for place, one in zip(known, verified, strict=True):
+            found[place] = one
+    return [SeenPhoto(*one) for one in zip(hits, photos, found, strict=True)]
+
+
+def reorder_by_geometry(seen: Sequence[SeenPhoto]) -> list[SeenPhoto]:
+    """The first results by score and agreement; those that were not verified stay behind them."""
+    part = list(seen[:FIRST])
+    scores = np.asarray([one.hit.score for one in part], np.float64)
+    order = descending(agreed_scores(scores, [one.verification for one in part]))
+    return [part[place] for place in order.tolist()] + list(seen[FIRST:])
+
+
+def reorder_by_diffusion(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> list[SeenPhoto]:
+    """The first results by their own scores and those of the ones that they are most like."""
+    part = list(seen[:FIRST])
+    images = searched.snapshot.words_of_many([one.hit.id for one in part])
+    if any(image is None for image in images):  # one was deleted a moment ago: the order stays
+        return list(seen)
+    similarities = score_pairs(searched.snapshot, [image for image in images if image is not None], searched.config)
+    scores = np.asarray([one.hit.score for one in part], np.float64)
+    order = descending(diffuse(scores, (similarities + similarities.T) / 2))
+    return [part[place] for place in order.tolist()] + list(seen[FIRST:])
+
+
+def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> tuple[ImageWords, int] | None:
+    """The query with what verified photos show of it, and how many they were; None if none is verified."""
+    good = [one for one in seen[:FIRST] if is_verified(one.verification)][:MOST_EXPANDED]
+    if not good:
+        return None
+    photos = [one.photo for one in good if one.photo is not None]
+    found = [one.verification for one in good if one.verification is not None]
+    return expand_query(searched.words, photos, found, searched.snapshot.layout.dim), len(good)
+
+
+def changes(method: Rerank, before: Sequence[SeenPhoto], after: Sequence[SeenPhoto], top: int, used: int) -> Reordered:
+    """What is different among the first `top`."""
+    old, new = ([one.hit.id for one in some[:top]] for some in (before, after))
+    moved = sum(one != other for one, other in zip(old, new, strict=False))
+    return Reordered(method, moved, len(set(new) - set(old)), used)
