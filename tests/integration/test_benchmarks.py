@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import evaluate, search, train
+from benchmarks import asmk_dropin, evaluate, search, train
 from benchmarks.extraction import seeded_network
 from benchmarks.plain import PlainFire
 
@@ -42,6 +42,12 @@ def test_the_search_benchmark_compares_equal_scores(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "out.json").read_text())
     assert [row["images"] for row in result["search"]] == [50]
     assert result["build"]["times_faster"] > 0
+
+
+def test_the_drop_in_benchmark_compares_equal_scores(tmp_path: Path) -> None:
+    small = ["--words", "256", "--words-per-image", "20", "--query-words", "60", "--rounds", "2", "--images", "50"]
+    asmk_dropin.main([*small, "--json", str(tmp_path / "out.json")])
+    assert json.loads((tmp_path / "out.json").read_text())["search"][0]["times_faster"] > 0
 
 
 def test_the_large_benchmark_goes_on_with_its_index(tmp_path: Path) -> None:

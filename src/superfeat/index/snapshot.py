@@ -152,6 +152,20 @@ class Snapshot:
         workers: int = 1,
     ) -> Ranking:
         """The best `top` images (all, if None) among those of `only`; a `table` replaces alpha and threshold."""
+        best = self.best(query, config, top=top, only=only, table=table, workers=workers)
+        return Ranking(tuple(self.names(best.ids)), best.scores, best.ids)
+
+    def best(
+        self,
+        query: ImageWords,
+        config: SearchConfig,
+        *,
+        top: int | None = None,
+        only: Sequence[Mask] | None = None,
+        table: np.ndarray | None = None,
+        workers: int = 1,
+    ) -> Best:
+        """The same without names, which take longer than the search where all images are wanted."""
         if top is not None and top < 0:
             raise SuperfeatError(f"top is {top}; it must be 0 or more, or None for all")
         query = require_words(query, self.layout, "the query's words")
@@ -163,7 +177,7 @@ class Snapshot:
             found[place] = self._search_segment(place, query, config, selectivity, masks[place], top)
 
         run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
-        return self._ranking(found, top, MOST if table is None else np.inf)
+        return self._join(found, top, MOST if table is None else np.inf)
 
     def _selectivity(self, config: SearchConfig, table: np.ndarray | None) -> Selectivity:
         if table is None:
@@ -202,11 +216,11 @@ class Snapshot:
         norm = np.sqrt(total) if total > 0 else 1.0
         return best_images(sums, norms, mask, scale * norm, len(segment) if top is None else top)
 
-    def _ranking(self, found: Sequence[Best | None], top: int | None, most: float) -> Ranking:
+    def _join(self, found: Sequence[Best | None], top: int | None, most: float) -> Best:
         parts = [(place, best) for place, best in enumerate(found) if best is not None]
         if not parts:
-            return Ranking((), np.empty(0), np.empty(0, np.int64))
+            return Best(np.empty(0, np.int64), np.empty(0))
         scores = np.minimum(np.concatenate([best.scores for _, best in parts]), most)
         ids = np.concatenate([self.segments[place].images[best.ids] for place, best in parts])
         order = np.lexsort((ids, -scores))[:top]
-        return Ranking(tuple(self.names(ids[order])), scores[order], ids[order])
+        return Best(ids[order], scores[order])
