@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import asmk_dropin, evaluate, search, train
+from benchmarks import asmk_dropin, evaluate, pairs, search, train
 from benchmarks.extraction import seeded_network
 from benchmarks.plain import PlainFire
 
@@ -48,6 +48,15 @@ def test_the_drop_in_benchmark_compares_equal_scores(tmp_path: Path) -> None:
     small = ["--words", "256", "--words-per-image", "20", "--query-words", "60", "--rounds", "2", "--images", "50"]
     asmk_dropin.main([*small, "--json", str(tmp_path / "out.json")])
     assert json.loads((tmp_path / "out.json").read_text())["search"][0]["times_faster"] > 0
+
+
+def test_the_benchmark_of_pairs_tells_time_and_memory(tmp_path: Path) -> None:
+    small = ["--images", "60", "--words", "64", "--words-per-image", "8", "--top", "3", "--connected"]
+    pairs.main(["-o", str(tmp_path / "index"), *small, "--json", str(tmp_path / "out.json")])
+    rows = json.loads((tmp_path / "out.json").read_text())["pairs"]
+    assert [row["photos"] for row in rows] == [60, 60]
+    assert rows[1]["parts"] == 1
+    assert all(row["peak_MB"] > 0 for row in rows)
 
 
 def test_the_large_benchmark_goes_on_with_its_index(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from superfeat.cli.evaluate import evaluate
 from superfeat.cli.extract import extract
 from superfeat.cli.index import codebook, compact, delete, index, merge
 from superfeat.cli.label import label
+from superfeat.cli.match_pairs import match_pairs
 from superfeat.cli.pairs import pairs_from_labels
 from superfeat.cli.reproduce import reproduce
 from superfeat.cli.search import explain, search
@@ -40,6 +41,7 @@ VERBS = (
     search,
     explain,
     duplicates,
+    match_pairs,
     serve,
     watch,
     demo,
