@@ -22,6 +22,7 @@ class ListedPhotos:
     photos: list[Photo]
     cameras: dict[str, CameraModel] = dataclasses.field(default_factory=dict)
     poses: dict[str, CameraPose] = dataclasses.field(default_factory=dict)
+    frames: dict[str, str] = dataclasses.field(default_factory=dict)  # of coordinates, where there are several
 
 
 def read_photos(source: str | Path, root: str | Path | None = None) -> ListedPhotos:
