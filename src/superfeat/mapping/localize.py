@@ -98,31 +98,35 @@ def retrieve(engine: Engine, where: OpenMap, photo: Photo, top: int) -> list[int
 
 def locate(where: OpenMap, name: str, points: LocalPoints, camera: CameraModel, numbers: Sequence[int]) -> Located:
     """The pose of a photo by its points and the photos that it is to be matched with."""
-    retrieved = tuple(numbers)
-    if not retrieved:
+    if not numbers:
         return Located(name, "nothing like it is in the map; add photos of this place", camera=camera)
-    matches = [match for number in retrieved if (match := match_with(where, points, number)) is not None]
+    matches = [match for number in numbers if (match := match_with(where, points, number)) is not None]
+    return agree(where, Located(name, "", camera=camera, retrieved=tuple(numbers)), points, camera, matches)
+
+
+def agree(
+    where: OpenMap, asked: Located, points: LocalPoints, camera: CameraModel, matches: Sequence[Match]
+) -> Located:
+    """The pose of the cluster with which the most matches agree."""
     if not matches:
-        return Located(name, "none of the photos found has a place in the map", camera=camera, retrieved=retrieved)
+        return dataclasses.replace(asked, reason="none of the photos found has a place in the map")
     best: tuple[PoseFound, list[Match]] | None = None
-    rival = 0
+    most = rival = 0  # inliers of the best cluster, and of the second best
     for cluster in clusters(where, matches):
         places, targets = correspondences(where, points, cluster)
-        agreed = 0 if best is None else int(best[0].inliers.sum())
         if len(places) <= max(rival, LEAST_INLIERS - 1):
             continue
         pose = find_pose(places, targets, camera, MAX_ERROR * max(camera.width, camera.height) / 1000)
         inliers = 0 if pose is None else int(pose.inliers.sum())
-        if pose is not None and inliers > agreed:
-            best, rival = (pose, cluster), agreed
+        if pose is not None and inliers > most:
+            best, most, rival = (pose, cluster), inliers, most
         else:
             rival = max(rival, inliers)
-    if best is None or best[0].inliers.sum() < LEAST_INLIERS:
-        count = 0 if best is None else int(best[0].inliers.sum())
-        said = f"only {count} matches agree on a place, and {LEAST_INLIERS} are needed"
+    if best is None or most < LEAST_INLIERS:
+        said = f"only {most} matches agree on a place, and {LEAST_INLIERS} are needed"
         total = sum(len(match.query) for match in matches)
-        return Located(name, said, camera=camera, retrieved=retrieved, inliers=count, matches=total)
-    return _described(where, name, points, camera, retrieved, best, rival)
+        return dataclasses.replace(asked, reason=said, inliers=most, matches=total)
+    return _described(where, asked, points, camera, best, rival)
 
 
 def match_with(where: OpenMap, points: LocalPoints, number: int) -> Match | None:
@@ -170,10 +174,9 @@ def correspondences(
 
 def _described(
     where: OpenMap,
-    name: str,
+    asked: Located,
     points: LocalPoints,
     camera: CameraModel,
-    retrieved: tuple[int, ...],
     best: tuple[PoseFound, list[Match]],
     rival: int,
 ) -> Located:
@@ -186,24 +189,27 @@ def _described(
     for match in cluster:
         mine = [(float(x), float(y)) for x, y in points.places[match.query].astype(np.float64)]
         lines.append((match.number, tuple(place for place in mine if place in agreeing)))
-    deviation = None if found.covariance is None else math.sqrt(max(0.0, float(np.trace(found.covariance[3:, 3:]))))
-    trust: Trust = "good" if inliers >= GOOD_INLIERS and rival < RIVAL * inliers else "doubtful"
     said = f"{inliers} of {len(places)} matches with {len(cluster)} photos agree"
     if rival >= RIVAL * inliers:
         said += f"; another place has {rival}"
     if camera.guessed:
         said += f"; its camera is not known, a focal length of {found.focal:.0f} pixels was found"
-    return Located(
-        name,
-        said,
-        trust,
-        found.pose,
-        camera,
-        cluster[0].model,
-        inliers,
-        len(places),
-        deviation,
-        retrieved,
-        tuple(match.number for match in cluster),
-        tuple(lines),
+    return dataclasses.replace(
+        asked,
+        reason=said,
+        trust="good" if inliers >= GOOD_INLIERS and rival < RIVAL * inliers else "doubtful",
+        pose=found.pose,
+        model=cluster[0].model,
+        inliers=inliers,
+        matches=len(places),
+        deviation=_deviation(found),
+        cluster=tuple(match.number for match in cluster),
+        lines=tuple(lines),
     )
+
+
+def _deviation(found: PoseFound) -> float | None:
+    """Of the place, from the covariance of the pose."""
+    if found.covariance is None:
+        return None
+    return math.sqrt(max(0.0, float(np.trace(found.covariance[3:, 3:]))))
