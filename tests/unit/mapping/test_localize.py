@@ -151,8 +151,7 @@ def test_maps_that_are_none(where: OpenMap, tmp_path: Path) -> None:
 
 
 def result(query: str, metres: float | None, degrees: float | None, top: int = 5) -> QueryResult:
-    times = {"match_seconds": 1.0, "pose_seconds": 0.5}
-    return {  # type: ignore[typeddict-item]
+    return {
         "query": query,
         "method": "m",
         "top": top,
@@ -160,7 +159,8 @@ def result(query: str, metres: float | None, degrees: float | None, top: int = 5
         "degrees": degrees,
         "inliers": 9,
         "right_scene": 0.5,
-        **times,
+        "match_seconds": 1.0,
+        "pose_seconds": 0.5,
     }
 
 
