@@ -83,3 +83,26 @@ def test_what_is_refused(place: Path, tmp_path: Path) -> None:
     assert_refused(run("localize", tmp_path, tmp_path / "one"), "not a finished map")
     (tmp_path / "bad.txt").write_text("here.png PINHOLE 3\n")
     assert_refused(run("localize", place / "map", tmp_path / "bad.txt"), "bad.txt, line 1")
+
+
+def test_percent_localized(place: Path, tmp_path: Path) -> None:
+    """The wall as a scene of one's own: retrieval, exhaustive, and going on with what is there."""
+    scene = tmp_path / "scenes" / "wall"
+    (scene / "images").mkdir(parents=True)
+    wall, entries = paint(3), {}
+    camera = {"model": CAMERA.model, "width": CAMERA.width, "height": CAMERA.height, "params": list(CAMERA.params)}
+    for number, x in enumerate((*PLACES, 0.1)):
+        pose = looking((x, 0.1 * (number % 2), -3.2), (0.4 * x, 0, 0))
+        photograph(wall, pose).save(scene / "images" / f"{number}.png")
+        split = "query" if number == len(PLACES) else "db"
+        entries[f"{number}.png"] = {"camera": camera, "qvec": pose.qvec, "tvec": pose.tvec, "split": split}
+    (scene / "poses.json").write_text(json.dumps({"scale": "metric", "images": entries}))
+    asked = ["evaluate", scene.parent, "--localization", "-w", place / "tiny", "-o", tmp_path / "out"]
+    told = json.loads(run(*asked, "--exhaustive", "--json").stdout)
+    assert (told["photos"], told["queries"]) == (5, 1)
+    found = {(one["method"], one["top"]): one["percent"] for one in told["scores"]}
+    assert found["exhaustive", 5] == [100.0, 100.0, 100.0]
+    assert found["asmk", 5] == found["pooled", 5] == [100.0, 100.0, 100.0]
+    again = run(*asked)
+    assert "1 queries, 5 photos of the map" in again.stdout
+    assert_refused(run("evaluate", scene / "images", "--localization", "-o", tmp_path / "no"), "has no scene")

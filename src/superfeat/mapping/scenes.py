@@ -44,7 +44,7 @@ class _Scene(TypedDict):
 class LocalizationSet:
     """Photos of a map and queries, with their true cameras and poses. A photo's frame is its scene."""
 
-    name: str
+    root: Path
     photos: ListedPhotos
     queries: ListedPhotos
     metres: dict[str, float]  # of a unit of each scene
@@ -56,7 +56,7 @@ def read_scenes(folder: str | Path) -> LocalizationSet:
     found = [root] if (root / POSES).is_file() else sorted(path.parent for path in root.glob(f"*/{POSES}"))
     if not found:
         raise DatasetError(f"{root} has no scene: a folder with {IMAGES} and {POSES}, or folders with these")
-    made = LocalizationSet(root.name, ListedPhotos([]), ListedPhotos([]), {})
+    made = LocalizationSet(root, ListedPhotos([]), ListedPhotos([]), {})
     for scene in found:
         _add_scene(made, scene)
     return made
