@@ -1,5 +1,6 @@
 """Made-up places: points in space and cameras that see them, or a painted wall and photos of it."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -101,3 +102,16 @@ def photograph(wall: Image.Image, pose: CameraPose, width: float = 5.0) -> Image
     back = np.linalg.inv(from_wall @ texture)
     data = tuple((back / back[2, 2]).ravel()[:8].tolist())
     return wall.transform((WIDTH, HEIGHT), Image.Transform.PERSPECTIVE, data, Image.Resampling.BICUBIC)
+
+
+def write_scene(folder: Path, seed: int, scale: str = "metric") -> None:
+    """Six photos of a painted wall with their poses; the third is a query."""
+    (folder / "images").mkdir(parents=True)
+    wall, entries = paint(seed), {}
+    camera = {"model": CAMERA.model, "width": WIDTH, "height": HEIGHT, "params": list(CAMERA.params)}
+    for number, x in enumerate((-0.9, -0.5, -0.1, 0.2, 0.6, 0.9)):
+        pose = looking((x, 0.1 * (number % 3), -3.2), (0.4 * x, 0, 0))
+        photograph(wall, pose).save(folder / "images" / f"{number}.png")
+        split = "query" if number == 2 else "db"
+        entries[f"{number}.png"] = {"camera": camera, "qvec": pose.qvec, "tvec": pose.tvec, "split": split}
+    (folder / "poses.json").write_text(json.dumps({"scale": scale, "images": entries}))

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pycolmap")
 
-from fixtures_mapping import CAMERA, HEIGHT, WIDTH, Place, looking, map_of
+from fixtures_mapping import CAMERA, HEIGHT, WIDTH, Place, looking, map_of, write_scene
 from superfeat.errors import DatasetError, StoreError
 from superfeat.mapping.cameras import CameraPose, guessed_camera, pose_error
 from superfeat.mapping.local.interface import LocalPoints, mutual_nearest
@@ -175,20 +175,6 @@ def test_percent_at_each_level() -> None:
     found = score("m", 5, some)
     assert found.percent == (25.0, 50.0, 75.0)
     assert (found.queries, found.right_scene, found.cpu_seconds) == (4, 0.5, 1.5)
-
-
-def write_scene(folder: Path, seed: int, scale: str = "metric") -> None:
-    from fixtures_mapping import paint, photograph
-
-    (folder / "images").mkdir(parents=True)
-    wall, entries = paint(seed), {}
-    camera = {"model": CAMERA.model, "width": WIDTH, "height": HEIGHT, "params": list(CAMERA.params)}
-    for number, x in enumerate((-0.9, -0.5, -0.1, 0.2, 0.6, 0.9)):
-        pose = looking((x, 0.1 * (number % 3), -3.2), (0.4 * x, 0, 0))
-        photograph(wall, pose).save(folder / "images" / f"{number}.png")
-        split = "query" if number == 2 else "db"
-        entries[f"{number}.png"] = {"camera": camera, "qvec": pose.qvec, "tvec": pose.tvec, "split": split}
-    (folder / "poses.json").write_text(json.dumps({"scale": scale, "images": entries}))
 
 
 def test_two_scenes_in_one_database(tmp_path: Path) -> None:
