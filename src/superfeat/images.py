@@ -209,6 +209,12 @@ def read_header(source: str | Path | bytes | IO[bytes]) -> PhotoHeader:
         return PhotoHeader((height, width) if turned else (width, height), _taken(image))
 
 
+def stored_size(source: str | Path | bytes) -> tuple[int, int]:
+    """Width and height of a photo as it is stored, without decoding it. ImageError if that cannot be read."""
+    with _bad_photos_explained(), _open(source) as image:
+        return image.size
+
+
 def upright_size(source: str | Path | bytes) -> tuple[int, int]:
     """Width and height of a photo turned upright, without decoding it. ImageError if that cannot be read."""
     return read_header(source).size

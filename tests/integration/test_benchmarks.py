@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import evaluate, search, train
+from benchmarks import asmk_dropin, evaluate, localization, pairs, search, train
 from benchmarks.extraction import seeded_network
 from benchmarks.plain import PlainFire
 
+from fixtures_mapping import write_scene
+from fixtures_recipe import save_random_network
 from superfeat import Index
+from superfeat.extraction.extract import extract_to
+from superfeat.sources.listing import list_photos
+from superfeat.weights import load_network
 
 
 @pytest.mark.slow
@@ -42,6 +47,34 @@ def test_the_search_benchmark_compares_equal_scores(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "out.json").read_text())
     assert [row["images"] for row in result["search"]] == [50]
     assert result["build"]["times_faster"] > 0
+
+
+def test_the_drop_in_benchmark_compares_equal_scores(tmp_path: Path) -> None:
+    small = ["--words", "256", "--words-per-image", "20", "--query-words", "60", "--rounds", "2", "--images", "50"]
+    asmk_dropin.main([*small, "--json", str(tmp_path / "out.json")])
+    assert json.loads((tmp_path / "out.json").read_text())["search"][0]["times_faster"] > 0
+
+
+def test_the_benchmark_of_pairs_tells_time_and_memory(tmp_path: Path) -> None:
+    small = ["--images", "60", "--words", "64", "--words-per-image", "8", "--top", "3", "--connected"]
+    pairs.main(["-o", str(tmp_path / "index"), *small, "--json", str(tmp_path / "out.json")])
+    rows = json.loads((tmp_path / "out.json").read_text())["pairs"]
+    assert [row["photos"] for row in rows] == [60, 60]
+    assert rows[1]["parts"] == 1
+    assert all(row["peak_MB"] > 0 for row in rows)
+
+
+def test_the_benchmark_of_localization_compares_ways_of_retrieval(tmp_path: Path) -> None:
+    pytest.importorskip("pycolmap")
+    write_scene(tmp_path / "scenes" / "wall", 3)
+    network = load_network(str(save_random_network(tmp_path / "tiny", templates=24, whitened_dim=16)))
+    photos = list_photos([tmp_path / "scenes"]).photos
+    assert len(list(extract_to(tmp_path / "features", network, photos))) == 6
+    asked = [str(tmp_path / "scenes"), "-o", str(tmp_path / "work"), "--features", f"tiny={tmp_path / 'features'}"]
+    localization.main([*asked, "--exhaustive", "--tops", "5", "--json", str(tmp_path / "out.json")])
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert [row["method"] for row in result["scores"]] == ["tiny", "tiny-pooled", "exhaustive"]
+    assert all(row["queries"] == 1 for row in result["scores"])
 
 
 def test_the_large_benchmark_goes_on_with_its_index(tmp_path: Path) -> None:

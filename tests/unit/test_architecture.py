@@ -166,14 +166,16 @@ def test_errors_of_the_library_do_not_speak_of_flags() -> None:
 
 
 def test_nothing_writes_pickles() -> None:
+    """But for the drop-in of asmk, whose users exchange pickles; it reads none freely either."""
     for path in MODULES:
+        written = {("pickle", "dump")} if dotted(path) == "asmk.io_helpers" else set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
                 and isinstance(node.func.value, ast.Name)
             ):
-                assert (node.func.value.id, node.func.attr) not in {
+                assert (node.func.value.id, node.func.attr) not in written ^ {
                     ("pickle", "dump"),
                     ("pickle", "dumps"),
                     ("pickle", "load"),

@@ -17,6 +17,8 @@ from superfeat.cli.evaluate import evaluate
 from superfeat.cli.extract import extract
 from superfeat.cli.index import codebook, compact, delete, index, merge
 from superfeat.cli.label import label
+from superfeat.cli.localize import localize_photos, make_map
+from superfeat.cli.match_pairs import match_pairs
 from superfeat.cli.pairs import pairs_from_labels
 from superfeat.cli.reproduce import reproduce
 from superfeat.cli.search import explain, search
@@ -41,6 +43,9 @@ VERBS = (
     search,
     explain,
     duplicates,
+    match_pairs,
+    make_map,
+    localize_photos,
     serve,
     watch,
     demo,

@@ -9,6 +9,7 @@ import click
 from superfeat.cli.accounts import accounts_for_files
 from superfeat.cli.analyze import followed
 from superfeat.cli.lines import Follow, say
+from superfeat.cli.localization import evaluate_localization
 from superfeat.cli.terminal import Told, json_option, print_result, weights_option, workers_option
 from superfeat.config import DEFAULT_PROFILE, PROFILES
 from superfeat.errors import SuperfeatError
@@ -51,6 +52,8 @@ DOING = {
     type=click.IntRange(min=0),
     help="Look into the network on the photos of so many queries, for the report.",
 )
+@click.option("--localization", is_flag=True, help="DATASET is a folder of scenes with poses: percent localized.")
+@click.option("--exhaustive", is_flag=True, help="With --localization, also match each query with every photo.")
 @click.option("--compare", nargs=2, type=PATH, metavar="A B", help="Compare two finished evaluations.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
@@ -69,6 +72,8 @@ def evaluate(
     distractors: Path | None,
     allow_missing: bool,
     analyses: int,
+    localization: bool,
+    exhaustive: bool,
     compare: tuple[Path, Path] | None,
     device: str,
     workers: int | None,
@@ -84,6 +89,9 @@ def evaluate(
         return
     if dataset is None or output is None:
         raise click.UsageError("give a DATASET and --output; or --compare A B")
+    if localization:
+        evaluate_localization(Path(dataset), output, weights, features, codebook, exhaustive, as_json)
+        return
     from superfeat.evaluation.evaluate import evaluate as run_evaluation
     from superfeat.extraction.extract import keep_memory
 

@@ -37,7 +37,9 @@ class InvertedImage(NamedTuple):
 
 def read_inverted_file(path: Path, dim: int) -> Iterator[InvertedImage]:
     """The images of a pickled inverted file, by id, in the form in which an index with the binary kernel takes them."""
-    ids, words, codes = _flatten(path, _read(path, "IVF"), dim)
+    ids, words, codes = flatten_lists(path, _read(path, "IVF"))
+    if codes.dtype != np.uint32 or codes.shape[1] not in (0, (dim + 31) // 32):
+        raise StoreError(f"{path} does not hold binary codes of {dim} dimensions; the real-valued kind has no ids")
     as_bytes = np.zeros((len(codes), code_bytes(dim)), np.uint8)
     as_bytes[:, : codes.shape[1] * 4] = codes.astype(">u4").view(np.uint8)
     if np.unpackbits(as_bytes, axis=1)[:, dim:].any():
@@ -49,7 +51,7 @@ def read_inverted_file(path: Path, dim: int) -> Iterator[InvertedImage]:
         yield InvertedImage(int(image), words[mine], as_bytes[mine])
 
 
-def _flatten(path: Path, state: dict[str, Any], dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def flatten_lists(path: Path | str, state: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The lists one after the other: image, word and code of each posting. A distractor's image is negative."""
     counts: Any = state.get("counts")
     vectors: Any = state.get("ivf_vecs")
@@ -60,15 +62,21 @@ def _flatten(path: Path, state: dict[str, Any], dim: int) -> tuple[np.ndarray, n
         raise StoreError(f"{path} is damaged: it does not have a count, codes and images for each word")
     if not isinstance(offset, int | np.integer):
         raise StoreError(f"{path} is damaged: its offset is not a number")
-    parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, (dim + 31) // 32), np.uint32))]
+    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for word in np.flatnonzero(counts):
         count = int(counts[word])
         stored, mine = _first(vectors[word], count), _first(images[word], count)
-        if stored.dtype != np.uint32 or stored.shape != (count, (dim + 31) // 32):
-            raise StoreError(f"{path} does not hold binary codes of {dim} dimensions; the real-valued kind has no ids")
+        wanted = parts[0][2] if parts else stored
+        kind = stored.dtype in (np.uint32, np.float32) and stored.dtype == wanted.dtype
+        if not kind or stored.ndim != 2 or stored.shape != (count, wanted.shape[1]):
+            raise StoreError(
+                f"{path} is damaged: the codes of word {word} are not rows of one kind, as many as it says"
+            )
         if mine.dtype.kind not in "iu" or mine.shape != (count,):
             raise StoreError(f"{path} is damaged: the images of word {word} are not as many as its codes")
         parts.append((mine.astype(np.int64) - int(offset), np.full(count, word, np.int32), stored))
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 0), np.uint32)
     ids, words, codes = zip(*parts, strict=True)
     return np.concatenate(ids), np.concatenate(words), np.concatenate(codes)
 

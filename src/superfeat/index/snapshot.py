@@ -166,6 +166,19 @@ class Snapshot:
         workers: int = 1,
     ) -> Ranking:
         """The best `top` images (all, if None) among those of `only`; a `table` replaces alpha and threshold."""
+        return self._named(self.best(query, config, top=top, only=only, table=table, workers=workers))
+
+    def best(
+        self,
+        query: ImageWords,
+        config: SearchConfig,
+        *,
+        top: int | None = None,
+        only: Sequence[Mask] | None = None,
+        table: np.ndarray | None = None,
+        workers: int = 1,
+    ) -> Best:
+        """The same without names, which take longer than the search where all images are wanted."""
         if top is not None and top < 0:
             raise SuperfeatError(f"top is {top}; it must be 0 or more, or None for all")
         query = require_words(query, self.layout, "the query's words")
@@ -179,7 +192,7 @@ class Snapshot:
             found[place] = self._search_segment(place, query, config, selectivity, masks[place], top)
 
         run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
-        return self._ranking(found, top, MOST if table is None and config.norm is None else np.inf)
+        return self._join(found, top, MOST if table is None and config.norm is None else np.inf)
 
     def _search_vectors(
         self,
@@ -189,14 +202,14 @@ class Snapshot:
         only: Sequence[Mask] | None,
         table: np.ndarray | None,
         workers: int,
-    ) -> Ranking:
+    ) -> Best:
         """The same where an image is one vector: the score is the cosine."""
         if table is not None:
             raise SuperfeatError("a selectivity table is for an index with the binary kernel; this one holds vectors")
         vector = np.asarray(query.codes[0], np.float32)
         if config.expansion is not None:
             near = self._nearest(vector, config.expansion.images, self.alive, workers)
-            rows = np.stack([self.vector_of(int(image)) for image in near.ids]) if len(near) else vector[None][:0]
+            rows = np.stack([self.vector_of(int(image)) for image in near.ids]) if len(near.ids) else vector[None][:0]
             vector = expand_query(vector, rows, near.scores, config.expansion.alpha)
         masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))
         return self._nearest(vector, top, masks, workers)
@@ -209,7 +222,7 @@ class Snapshot:
 
     def _nearest(
         self, vector: Float32[np.ndarray, " dim"], top: int | None, masks: Sequence[Mask], workers: int
-    ) -> Ranking:
+    ) -> Best:
         found: list[Best | None] = [None] * len(self.segments)
         limit = Limit()
 
@@ -218,7 +231,7 @@ class Snapshot:
             found[place] = best_rows(segment.postings.codes, segment.rounded, vector, masks[place], wanted, limit)
 
         run_all(work, [place for place, mask in enumerate(masks) if mask.any()], workers)
-        return self._ranking(found, top, MOST)
+        return self._join(found, top, MOST)
 
     def nearest_many(self, queries: Sequence[ImageWords], top: int | None, workers: int) -> list[Ranking]:
         """The same for many vectors: each segment is read once for many of them."""
@@ -228,14 +241,13 @@ class Snapshot:
             some = [require_words(one, self.layout, "the query's words") for one in part]
             asked = np.stack([one.codes[0] for one in some]).astype(np.float32)
             if self.layout.vectors == "int8" and len(asked) < FEW_QUERIES:
-                rankings += [self._nearest(vector, top, self.alive, workers) for vector in asked]
+                best = [self._nearest(vector, top, self.alive, workers) for vector in asked]
             else:
-                rankings += self._nearest_together(asked, top, workers)
+                best = self._nearest_together(asked, top, workers)
+            rankings += [self._named(one) for one in best]
         return rankings
 
-    def _nearest_together(
-        self, asked: Float32[np.ndarray, "queries dim"], top: int | None, workers: int
-    ) -> list[Ranking]:
+    def _nearest_together(self, asked: Float32[np.ndarray, "queries dim"], top: int | None, workers: int) -> list[Best]:
         parts: list[list[Best | None]] = [[None] * len(self.segments) for _ in asked]
         limits, wanted = [Limit() for _ in asked], len(self) if top is None else top
         for place, (segment, mask) in enumerate(zip(self.segments, self.alive, strict=True)):
@@ -244,7 +256,7 @@ class Snapshot:
 
             one = functools.partial(_choose_for, parts, place, rows, asked, about, mask, wanted, limits)
             run_all(one, list(range(len(asked))), workers)
-        return [self._ranking(found, top, MOST) for found in parts]
+        return [self._join(found, top, MOST) for found in parts]
 
     def _selectivity(self, config: SearchConfig, table: np.ndarray | None) -> Selectivity:
         if table is None:
@@ -284,14 +296,17 @@ class Snapshot:
         norm = np.sqrt(total) if total > 0 and config.norm is None else 1.0
         return best_images(sums, norms, mask, scale * norm, len(segment) if top is None else top)
 
-    def _ranking(self, found: Sequence[Best | None], top: int | None, most: float) -> Ranking:
+    def _join(self, found: Sequence[Best | None], top: int | None, most: float) -> Best:
         parts = [(place, best) for place, best in enumerate(found) if best is not None]
         if not parts:
-            return Ranking((), np.empty(0), np.empty(0, np.int64))
+            return Best(np.empty(0, np.int64), np.empty(0))
         scores = np.minimum(np.concatenate([best.scores for _, best in parts]), most)
         ids = np.concatenate([self.segments[place].images[best.ids] for place, best in parts])
         order = np.lexsort((ids, -scores))[:top]
-        return Ranking(tuple(self.names(ids[order])), scores[order], ids[order])
+        return Best(ids[order], scores[order])
+
+    def _named(self, best: Best) -> Ranking:
+        return Ranking(tuple(self.names(best.ids)), best.scores, best.ids)
 
 
 def _choose_for(

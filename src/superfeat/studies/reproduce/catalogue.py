@@ -38,7 +38,7 @@ NAMES = (
 NOT_MEASURED = {
     "table-local": "the paper gives no numbers, and HOW has no super-features to give the loss to",
     "table-gldv2": "a list of landmarks that GLDv2-clean shares with the tests; there is nothing to measure",
-    "table-localization": "needs Aachen Day-Night and a localization pipeline",
+    "table-localization": "needs Aachen Day-Night; localization on scenes of your own: docs/mapping.md",
 }
 
 

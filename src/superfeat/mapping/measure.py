@@ -1,0 +1,227 @@
+"""How many queries are localized, by way of retrieval and number of photos retrieved; all scenes in one database."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+from jaxtyping import Float64
+
+from superfeat.errors import StoreError
+from superfeat.mapping.build_map import MapProgress, make_models, match_pair
+from superfeat.mapping.cameras import CameraModel, pose_error
+from superfeat.mapping.colmap import MapPhoto, VerifiedMatches
+from superfeat.mapping.local import load_local
+from superfeat.mapping.local.interface import LocalPoints
+from superfeat.mapping.localize import Located, Match, agree, match_with
+from superfeat.mapping.map_folder import (
+    LOCAL,
+    MANIFEST,
+    OpenMap,
+    StoredPoints,
+    find_points,
+    save_points,
+    write_manifest,
+)
+from superfeat.mapping.scenes import LocalizationSet
+from superfeat.storage.store import explained
+from superfeat.work import Work
+
+LEVELS = ((0.25, 2.0), (0.5, 5.0), (5.0, 10.0))  # metres and degrees
+TOPS = (1, 5, 10, 20, 50)
+NEIGHBOURS = 10  # photos that each photo of the map is matched with: the nearest by the true poses
+EXHAUSTIVE = "exhaustive"
+RESULTS = "queries.jsonl"
+
+
+class QueryResult(TypedDict):
+    """A query, one way of retrieval, one number of photos."""
+
+    query: str
+    method: str
+    top: int
+    metres: float | None  # None: no pose
+    degrees: float | None
+    inliers: int
+    right_scene: float  # share of the photos retrieved
+    match_seconds: float  # of the CPU
+    pose_seconds: float
+
+
+class LocalizationScore(NamedTuple):
+    """What one way of retrieval came to."""
+
+    method: str
+    top: int
+    queries: int
+    percent: tuple[float, ...]  # at each of LEVELS
+    right_scene: float
+    cpu_seconds: float  # per query, of matching and of the pose
+
+
+def measure_localization(
+    scenes: LocalizationSet,
+    output: str | Path,
+    methods: Mapping[str, Float64[np.ndarray, "queries photos"]],
+    *,
+    tops: Sequence[int] = TOPS,
+    exhaustive: bool = False,
+    local: str = "sift",
+) -> Work[MapProgress, list[LocalizationScore]]:
+    """`methods` have a similarity for each query and photo of the map. Stopped, the same call goes on."""
+    return Work(_measure(scenes, Path(output), dict(methods), tuple(tops), exhaustive, local))
+
+
+def _measure(
+    scenes: LocalizationSet,
+    folder: Path,
+    methods: dict[str, np.ndarray],
+    tops: tuple[int, ...],
+    exhaustive: bool,
+    local: str,
+) -> Generator[MapProgress, None, list[LocalizationScore]]:
+    where = yield from _map_of(scenes, folder, local)
+    wanted = [(name, top) for name in methods for top in tops] + (
+        [(EXHAUSTIVE, len(where.names))] if exhaustive else []
+    )
+    done = read_results(folder / RESULTS)
+    seen = {(one["query"], one["method"], one["top"]) for one in done}
+    with explained(folder / RESULTS), (folder / RESULTS).open("a", encoding="utf-8") as file:
+        for number, photo in enumerate(scenes.queries.photos):
+            missing = [one for one in wanted if (photo.name, *one) not in seen]
+            if missing:
+                points = find_points(photo, where.method)
+                asked = _Query(where, scenes, photo.name, points, scenes.queries.cameras[photo.name])
+                for name, top in missing:
+                    ranked = np.arange(top) if name == EXHAUSTIVE else np.argsort(-methods[name][number], kind="stable")
+                    done.append(asked.result(name, top, ranked[:top].tolist()))
+                    file.write(json.dumps(done[-1]) + "\n")
+                file.flush()
+            yield MapProgress("localizing", number + 1, len(scenes.queries.photos))
+    return [score(name, top, done) for name, top in wanted]
+
+
+def read_results(path: Path) -> list[QueryResult]:
+    """What an earlier run found; a torn last line is left out."""
+    if not path.is_file():
+        return []
+    whole, _, torn = path.read_text(encoding="utf-8").rpartition("\n")
+    if torn:
+        path.write_text(whole + "\n" if whole else "", encoding="utf-8")
+    try:
+        return [json.loads(line) for line in whole.splitlines()]
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged ({error}); remove it to measure again") from error
+
+
+@dataclasses.dataclass
+class _Query:
+    """A query; what it was matched with is not matched again."""
+
+    where: OpenMap
+    scenes: LocalizationSet
+    name: str
+    points: LocalPoints
+    camera: CameraModel
+    matched: dict[int, tuple[Match | None, float]] = dataclasses.field(default_factory=dict)
+
+    def match(self, number: int) -> tuple[Match | None, float]:
+        """With a photo of the map, and how long that took."""
+        if number not in self.matched:
+            began = time.process_time()
+            found = match_with(self.where, self.points, number)
+            self.matched[number] = found, time.process_time() - began
+        return self.matched[number]
+
+    def result(self, method: str, top: int, numbers: Sequence[int]) -> QueryResult:
+        """With these photos."""
+        found = [self.match(number) for number in numbers]
+        began = time.process_time()
+        matches = [match for match, _ in found if match is not None]
+        located = agree(self.where, Located(self.name, ""), self.points, self.camera, matches)
+        seconds = time.process_time() - began
+        frame = self.scenes.queries.frames[self.name]
+        right = [self.scenes.photos.frames[self.where.names[number]] == frame for number in numbers]
+        metres, degrees = self._error(located, frame)
+        return {
+            "query": self.name,
+            "method": method,
+            "top": top,
+            "metres": metres,
+            "degrees": degrees,
+            "inliers": located.inliers,
+            "right_scene": float(np.mean(right)) if right else 0.0,
+            "match_seconds": sum(one for _, one in found),
+            "pose_seconds": seconds,
+        }
+
+    def _error(self, located: Located, frame: str) -> tuple[float | None, float | None]:
+        """In metres and degrees; a pose in another scene is none."""
+        if located.pose is None or not located.cluster:
+            return None, None
+        if self.scenes.photos.frames[self.where.names[located.cluster[0]]] != frame:
+            return None, None
+        error = pose_error(located.pose, self.scenes.queries.poses[self.name])
+        return error.distance * self.scenes.metres[frame], error.degrees
+
+
+def score(method: str, top: int, results: Sequence[QueryResult]) -> LocalizationScore:
+    """Over all queries."""
+    mine = [one for one in results if (one["method"], one["top"]) == (method, top)]
+    percent = tuple(
+        100.0 * sum(_within(one, metres, degrees) for one in mine) / max(len(mine), 1) for metres, degrees in LEVELS
+    )
+    right = float(np.mean([one["right_scene"] for one in mine])) if mine else 0.0
+    seconds = sum(one["match_seconds"] + one["pose_seconds"] for one in mine) / max(len(mine), 1)
+    return LocalizationScore(method, top, len(mine), percent, right, seconds)
+
+
+def _within(one: QueryResult, metres: float, degrees: float) -> bool:
+    if one["metres"] is None or one["degrees"] is None:
+        return False
+    return one["metres"] <= metres and one["degrees"] <= degrees
+
+
+# -- The map, from true poses: the same for every way of retrieval
+
+
+def _map_of(scenes: LocalizationSet, folder: Path, local: str) -> Generator[MapProgress, None, OpenMap]:
+    if (folder / MANIFEST).is_file():
+        return OpenMap(folder)
+    method, listed = load_local(local), scenes.photos
+    with explained(folder):
+        (folder / LOCAL).mkdir(parents=True, exist_ok=True)
+    for number, photo in enumerate(listed.photos):
+        path = folder / LOCAL / f"{number:06}.npz"
+        if not path.is_file():
+            save_points(path, find_points(photo, method))
+        yield MapProgress("points", number + 1, len(listed.photos))
+    photos = [MapPhoto(one.name, listed.cameras[one.name], listed.poses[one.name]) for one in listed.photos]
+    points = StoredPoints(folder / LOCAL, len(photos))
+    verified: list[VerifiedMatches] = []
+    pairs = nearest_pairs(photos, [listed.frames[photo.name] for photo in photos])
+    for done, (first, second) in enumerate(pairs, 1):
+        verified += match_pair(photos, points, method, first, second)
+        yield MapProgress("matching", done, len(pairs))
+    models = make_models(folder, photos, points, verified, True, listed.frames)
+    paths = [one.path for one in listed.photos]
+    write_manifest(folder, local, photos, paths, [one.num_reg_images() for one in models])
+    return OpenMap(folder)
+
+
+def nearest_pairs(photos: Sequence[MapPhoto], frames: Sequence[str], count: int = NEIGHBOURS) -> list[tuple[int, int]]:
+    """Each photo with the nearest of its scene that look the same way, by the true poses."""
+    pairs: set[tuple[int, int]] = set()
+    poses = [photo.pose for photo in photos if photo.pose is not None]
+    centres = np.asarray([pose.centre() for pose in poses])
+    ahead = np.asarray([pose.rotation()[2] for pose in poses])
+    for number, frame in enumerate(frames):
+        others = np.asarray([n for n, other in enumerate(frames) if other == frame and n != number], np.int64)
+        alike = others[ahead[others] @ ahead[number] > 0.5]
+        distances = np.linalg.norm(centres[alike] - centres[number], axis=1)
+        nearest = alike[np.argsort(distances, kind="stable")[:count]]
+        pairs |= {(min(number, other), max(number, other)) for other in nearest.tolist()}
+    return sorted(pairs)

@@ -1,0 +1,108 @@
+"""superfeat map and localize as a user meets them: a painted wall, photographed from known places."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pycolmap")
+
+from fixtures_cli import assert_refused, run
+from fixtures_mapping import CAMERA, looking, paint, photograph
+from fixtures_recipe import save_random_network
+
+PLACES = (-0.9, -0.5, -0.1, 0.3, 0.7)
+QUERY = looking((0.1, 0.1, -3.0))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kapture dataset with poses, a list of queries, and a map that was made of them."""
+    folder = tmp_path_factory.mktemp("wall")
+    sensors = folder / "dataset" / "sensors"
+    (sensors / "records_data").mkdir(parents=True)
+    (folder / "queries").mkdir()
+    wall = paint(3)
+    records, poses = [], []
+    for number, x in enumerate(PLACES):
+        pose = looking((x, 0.1 * (number % 2), -3.2), (0.4 * x, 0, 0))
+        photograph(wall, pose).save(sensors / "records_data" / f"{number}.png")
+        records.append(f"{number}, cam, {number}.png")
+        poses.append(", ".join(str(value) for value in (number, "cam", *pose.qvec, *pose.tvec)))
+    words = [CAMERA.model, CAMERA.width, CAMERA.height, *CAMERA.params]
+    (sensors / "sensors.txt").write_text("cam, cam, camera, " + ", ".join(map(str, words)) + "\n")
+    (sensors / "records_camera.txt").write_text("\n".join(records) + "\n")
+    (sensors / "trajectories.txt").write_text("\n".join(poses) + "\n")
+    photograph(wall, QUERY).save(folder / "queries" / "here.png")
+    photograph(paint(4), QUERY).save(folder / "queries" / "elsewhere.png")
+    (folder / "queries" / "broken.png").write_bytes(b"no photo")
+    camera = " ".join(map(str, words))
+    (folder / "queries.txt").write_text(f"here.png {camera}\nelsewhere.png {camera}\nbroken.png {camera}\n")
+    network = save_random_network(folder / "tiny", templates=24, whitened_dim=16)
+    made = run("map", folder / "dataset", "-o", folder / "map", "-w", network)
+    assert made.exit_code == 0, (made.stdout, made.stderr)
+    assert "5 of 5 photos" in made.stdout
+    assert "with the poses given" in made.stdout
+    return folder
+
+
+def test_where_photos_were_taken(place: Path, tmp_path: Path) -> None:
+    asked = ["localize", place / "map", place / "queries.txt", "--images", place / "queries"]
+    result = run(*asked, "-o", tmp_path / "out", "--html", tmp_path / "page.html", "--json")
+    assert result.exit_code == 1  # two have no pose
+    told = json.loads(result.stdout)
+    here, elsewhere, broken = told["results"]
+    assert told["located"] == 1
+    np.testing.assert_allclose(here["centre"], QUERY.centre(), atol=0.05)
+    assert here["trust"] == "good"
+    assert here["deviation"] < 0.1
+    assert elsewhere["pose"] is broken["pose"] is None
+    assert "agree on a place" in elsewhere["reason"]
+    assert "cannot be read" in broken["reason"]
+    assert (tmp_path / "out" / "poses.txt").read_text().startswith("here.png ")
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<section>") == 3
+    assert "1 of 3 photos have a place" in page
+    plain = run(*asked)
+    assert "here.png: at " in plain.stdout
+    assert "elsewhere.png: no place: " in plain.stdout
+
+
+def test_a_map_that_is_there_is_not_made_again(place: Path) -> None:
+    files = sorted((place / "map" / "local").glob("*.npz"))
+    before = [file.stat().st_mtime_ns for file in files]
+    assert run("map", place / "dataset", "-o", place / "map").exit_code == 0
+    assert [file.stat().st_mtime_ns for file in files] == before
+
+
+def test_what_is_refused(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    paint(1, 64).save(tmp_path / "one" / "alone.png")
+    assert_refused(run("map", tmp_path / "one", "-o", tmp_path / "map"), "two photos at least")
+    assert_refused(run("localize", tmp_path, tmp_path / "one"), "not a finished map")
+    (tmp_path / "bad.txt").write_text("here.png PINHOLE 3\n")
+    assert_refused(run("localize", place / "map", tmp_path / "bad.txt"), "bad.txt, line 1")
+
+
+def test_percent_localized(place: Path, tmp_path: Path) -> None:
+    """The wall as a scene of one's own: retrieval, exhaustive, and going on with what is there."""
+    scene = tmp_path / "scenes" / "wall"
+    (scene / "images").mkdir(parents=True)
+    wall, entries = paint(3), {}
+    camera = {"model": CAMERA.model, "width": CAMERA.width, "height": CAMERA.height, "params": list(CAMERA.params)}
+    for number, x in enumerate((*PLACES, 0.1)):
+        pose = looking((x, 0.1 * (number % 2), -3.2), (0.4 * x, 0, 0))
+        photograph(wall, pose).save(scene / "images" / f"{number}.png")
+        split = "query" if number == len(PLACES) else "db"
+        entries[f"{number}.png"] = {"camera": camera, "qvec": pose.qvec, "tvec": pose.tvec, "split": split}
+    (scene / "poses.json").write_text(json.dumps({"scale": "metric", "images": entries}))
+    asked = ["evaluate", scene.parent, "--localization", "-w", place / "tiny", "-o", tmp_path / "out"]
+    told = json.loads(run(*asked, "--exhaustive", "--json").stdout)
+    assert (told["photos"], told["queries"]) == (5, 1)
+    found = {(one["method"], one["top"]): one["percent"] for one in told["scores"]}
+    assert found["exhaustive", 5] == [100.0, 100.0, 100.0]
+    assert found["asmk", 5] == found["pooled", 5] == [100.0, 100.0, 100.0]
+    again = run(*asked)
+    assert "1 queries, 5 photos of the map" in again.stdout
+    assert_refused(run("evaluate", scene / "images", "--localization", "-o", tmp_path / "no"), "has no scene")

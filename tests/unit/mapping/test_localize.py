@@ -1,0 +1,214 @@
+"""Poses by points: right where they can be, from the right cluster, and with a plain word where there is none."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pycolmap")
+
+from fixtures_mapping import CAMERA, HEIGHT, WIDTH, Place, looking, map_of, write_scene
+from superfeat.errors import DatasetError, StoreError
+from superfeat.mapping.cameras import CameraPose, guessed_camera, pose_error
+from superfeat.mapping.local.interface import LocalPoints, mutual_nearest
+from superfeat.mapping.localize import Located, clusters, locate, match_with
+from superfeat.mapping.map_folder import OpenMap, read_points
+from superfeat.mapping.measure import QueryResult, measure_localization, read_results, score
+from superfeat.mapping.pose_files import write_poses
+from superfeat.mapping.scenes import read_scenes
+
+TRUE = looking((0.1, 0.3, -4.4))
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> OpenMap:
+    """Two places that share nothing, four photos each, and a photo that matches none."""
+    return map_of(tmp_path_factory.mktemp("map") / "map", [Place(1), Place(2)], lonely=True)
+
+
+def joined(*some: LocalPoints) -> LocalPoints:
+    return LocalPoints(np.concatenate([one.places for one in some]), np.concatenate([one.vectors for one in some]))
+
+
+def test_a_photo_of_a_known_place(where: OpenMap) -> None:
+    found = locate(where, "query", Place(1).seen(TRUE, seed=7), CAMERA, [0, 1, 2, 3])
+    assert found.pose is not None
+    error = pose_error(found.pose, TRUE)
+    assert error.distance < 0.02
+    assert error.degrees < 0.5
+    assert found.trust == "good"
+    assert found.cluster == (0, 1, 2, 3)
+    assert found.deviation is not None
+    assert 0 < found.deviation < 0.1
+    assert "matches with 4 photos agree" in found.reason
+
+
+def test_a_camera_that_is_not_known(where: OpenMap) -> None:
+    found = locate(where, "query", Place(1).seen(TRUE, noise=0.05, seed=7), guessed_camera(WIDTH, HEIGHT), [0, 1, 2, 3])
+    assert found.pose is not None
+    assert pose_error(found.pose, TRUE).distance < 0.2
+    assert "its camera is not known" in found.reason
+
+
+def test_the_pose_is_that_of_the_largest_cluster(where: OpenMap) -> None:
+    """Photos of another place among those found, and even points of it in the query, do not disturb."""
+    elsewhere = Place(2).seen(looking((-0.8, 0, -4)), seed=8)
+    some = LocalPoints(elsewhere.places[:40], elsewhere.vectors[:40])
+    mixed = joined(Place(1).seen(TRUE, seed=7), some)
+    found = locate(where, "query", mixed, CAMERA, [4, 5, 6, 7, 1, 2])
+    assert found.pose is not None
+    assert pose_error(found.pose, TRUE).distance < 0.02
+    assert set(found.cluster) == {1, 2}
+    groups = clusters(where, [one for n in range(8) if (one := match_with(where, mixed, n)) is not None])
+    assert sorted(sorted(match.number for match in group) for group in groups) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_two_places_that_are_equally_likely_are_doubtful(where: OpenMap) -> None:
+    both = joined(Place(1).seen(TRUE, seed=7), Place(2).seen(TRUE, seed=9))
+    found = locate(where, "query", both, CAMERA, list(range(8)))
+    assert found.trust == "doubtful"
+    assert "another place has" in found.reason
+
+
+def test_why_there_is_no_pose(where: OpenMap) -> None:
+    assert "nothing like it" in locate(where, "q", Place(1).seen(TRUE), CAMERA, []).reason
+    stranger = locate(where, "q", Place(5).seen(TRUE), CAMERA, [0, 1, 4])
+    assert (stranger.pose, stranger.trust) == (None, "none")
+    assert "matches agree on a place, and 12 are needed" in stranger.reason
+    nothing = locate(where, "q", LocalPoints(np.empty((0, 2), np.float32), np.empty((0, 64), np.float32)), CAMERA, [0])
+    assert nothing.pose is None
+
+
+def test_nearest_of_each_other_and_the_ratio() -> None:
+    one = np.eye(3, dtype=np.float32)
+    other = np.asarray([[0, 1, 0], [1, 0, 0], [0.999, 0.0447, 0]], np.float32)
+    assert mutual_nearest(one, other).tolist() == [[0, 1], [1, 0]]
+    assert mutual_nearest(one, other, 0.8).tolist() == [[0, 1], [1, 0]]
+    near = np.asarray([[0.7072, 0.707, 0], [0.707, 0.7072, 0]], np.float32)
+    assert len(mutual_nearest(one[:2], near)) == 2
+    assert len(mutual_nearest(one[:2], near, 0.8)) == 0
+    assert mutual_nearest(one[:0], other).shape == (0, 2)
+
+
+def test_errors_of_poses() -> None:
+    turned = CameraPose((np.cos(np.radians(5)), 0, np.sin(np.radians(5)), 0), (0, 0, 0))
+    assert pose_error(turned, CameraPose((1, 0, 0, 0), (0, 0, 0))).degrees == pytest.approx(10)
+    moved = looking((0, 0, -3))
+    assert pose_error(moved, looking((0, 0, -5))) == pytest.approx((2.0, 0.0), abs=1e-6)
+    np.testing.assert_allclose(moved.centre(), [0, 0, -3], atol=1e-9)
+
+
+def test_poses_for_other_programs(where: OpenMap, tmp_path: Path) -> None:
+    found = locate(where, "a/query.jpg", Place(1).seen(TRUE, seed=7), CAMERA, [0, 1, 2, 3])
+    write_poses(tmp_path, [found, Located("lost.jpg", "no")])
+    assert found.pose is not None
+    (line,) = (tmp_path / "poses.txt").read_text().splitlines()
+    assert line.split()[0] == "a/query.jpg"
+    np.testing.assert_allclose([float(v) for v in line.split()[1:]], [*found.pose.qvec, *found.pose.tvec], rtol=1e-7)
+    from superfeat.mapping.image_lists import read_photos
+
+    again = read_photos(tmp_path / "kapture")
+    assert again.cameras == {"a/query.jpg": CAMERA}
+    np.testing.assert_allclose(again.poses["a/query.jpg"].tvec, found.pose.tvec, rtol=1e-7)
+
+
+def test_colmap_itself_reads_the_poses(where: OpenMap, tmp_path: Path) -> None:
+    import pycolmap
+
+    found = locate(where, "a/query.jpg", Place(1).seen(TRUE, seed=7), CAMERA, [0, 1, 2, 3])
+    write_poses(tmp_path, [found])
+    (tmp_path / "points3D.txt").write_text("")
+    model = pycolmap.Reconstruction()
+    model.read_text(str(tmp_path))
+    (image,) = model.images.values()
+    assert found.pose is not None
+    assert image.name == "a/query.jpg"
+    np.testing.assert_allclose(image.projection_center(), found.pose.centre(), atol=1e-6)
+
+
+def test_maps_that_are_none(where: OpenMap, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="not a finished map"):
+        OpenMap(tmp_path)
+    facts = json.loads((where.folder / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps({**facts, "photos": [{"name": 3}]}))
+    with pytest.raises(StoreError, match="damaged"):
+        OpenMap(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps(facts))
+    (tmp_path / "models" / "0").mkdir(parents=True)
+    (tmp_path / "models" / "0" / "images.bin").write_bytes(b"nonsense")
+    with pytest.raises(StoreError, match="not a whole model"):
+        OpenMap(tmp_path).models  # noqa: B018
+    (tmp_path / "points.npz").write_bytes(b"PK nonsense")
+    with pytest.raises(StoreError, match="damaged"):
+        read_points(tmp_path / "points.npz")
+    np.savez(tmp_path / "hostile.npz", places=np.asarray([{}], object), vectors=np.zeros((1, 2)))
+    with pytest.raises(StoreError, match="damaged"):
+        read_points(tmp_path / "hostile.npz")
+
+
+# -- Measuring
+
+
+def result(query: str, metres: float | None, degrees: float | None, top: int = 5) -> QueryResult:
+    return {
+        "query": query,
+        "method": "m",
+        "top": top,
+        "metres": metres,
+        "degrees": degrees,
+        "inliers": 9,
+        "right_scene": 0.5,
+        "match_seconds": 1.0,
+        "pose_seconds": 0.5,
+    }
+
+
+def test_percent_at_each_level() -> None:
+    some = [
+        result("a", 0.1, 1),
+        result("b", 0.4, 1),
+        result("c", 0.1, 7),
+        result("d", None, None),
+        result("e", 0, 0, 1),
+    ]
+    found = score("m", 5, some)
+    assert found.percent == (25.0, 50.0, 75.0)
+    assert (found.queries, found.right_scene, found.cpu_seconds) == (4, 0.5, 1.5)
+
+
+def test_two_scenes_in_one_database(tmp_path: Path) -> None:
+    """Painted walls, real points: with the right photos every query is found, with the wrong ones none."""
+    for number in range(2):
+        write_scene(tmp_path / "scenes" / f"wall{number}", number)
+    scenes = read_scenes(tmp_path / "scenes")
+    assert [photo.name for photo in scenes.queries.photos] == ["wall0/2.png", "wall1/2.png"]
+    right = np.asarray([[1.0] * 5 + [0.0] * 5, [0.0] * 5 + [1.0] * 5])
+    methods = {"right": right, "wrong": 1 - right}
+    found = measure_localization(scenes, tmp_path / "work", methods, tops=(5,), exhaustive=True).result()
+    assert [(one.method, one.percent[2], one.right_scene) for one in found] == [
+        ("right", 100.0, 1.0),
+        ("wrong", 0.0, 0.0),
+        ("exhaustive", 100.0, 0.5),
+    ]
+    results = tmp_path / "work" / "queries.jsonl"
+    before = results.read_text()
+    results.write_text(before[:-20])  # killed while it was writing
+    assert len(read_results(results)) == 5
+    again = measure_localization(scenes, tmp_path / "work", methods, tops=(5,), exhaustive=True).result()
+    assert [one.percent for one in again] == [one.percent for one in found]
+
+
+def test_scenes_without_a_scale_and_scenes_that_are_none(tmp_path: Path) -> None:
+    write_scene(tmp_path / "wall", 0, "arbitrary")
+    scenes = read_scenes(tmp_path / "wall")
+    centres = [scenes.photos.poses[photo.name].centre() for photo in scenes.photos.photos]
+    widest = max(float(np.linalg.norm(one - other)) for one in centres for other in centres)
+    assert scenes.metres["wall"] * widest == pytest.approx(25.0)
+    with pytest.raises(DatasetError, match="has no scene"):
+        read_scenes(tmp_path / "wall" / "images")
+    facts = json.loads((tmp_path / "wall" / "poses.json").read_text())
+    facts["images"]["0.png"]["qvec"] = [0, 0, 0, 0]
+    (tmp_path / "wall" / "poses.json").write_text(json.dumps(facts))
+    with pytest.raises(DatasetError, match=r"0\.png: a pose is"):
+        read_scenes(tmp_path / "wall")
