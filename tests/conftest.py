@@ -11,45 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fixtures_shapes import check_shapes
+from fixtures_shapes import CHECKED, check_shapes
 
-# Every annotated shape is checked while the tests run. `features` is left out because jaxtyping takes one "height
-# width" for all the maps of an image, `nets.fire` and `nets.how` because other trunks and the fused LIT stand in their
-# parts' places; modules without shapes gain nothing.
-CHECKED = (
-    "superfeat.nets.trunk",
-    "superfeat.nets.lit",
-    "superfeat.nets.whitening",
-    "superfeat.nets.local",
-    "superfeat.nets.fused",
-    "superfeat.images",
-    "superfeat.extraction.folder",
-    "superfeat.extraction.extract",
-    "superfeat.index.segments",
-    "superfeat.index.snapshot",
-    "superfeat.index.contents",
-    "superfeat.index.index",
-    "superfeat.nets.losses",
-    "superfeat.evaluation.metrics",
-    "superfeat.nets.training",
-    "superfeat.datasets.training_set",
-    "superfeat.training.mining",
-    "superfeat.training.objective",
-    "superfeat.training.inputs",
-    "superfeat.training.steps",
-    "superfeat.training.views",
-    "superfeat.evaluation.judge",
-    "superfeat.evaluation.searching",
-    "superfeat.evaluation.stages",
-    "superfeat.studies.analyses",
-    "superfeat.explain.attribution",
-    "superfeat.index.places",
-    "superfeat.explain.explain",
-    "superfeat.found.explanation",
-    "superfeat.duplicates.find",
-    "superfeat.probability.apply",
-    "superfeat.probability.fit",
-)
 check_shapes(CHECKED)
 
 from fixtures_disk import Disk  # noqa: E402 - the hook comes before the first import of superfeat

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from jaxtyping import Float32
 
-from conftest import CHECKED
-from fixtures_shapes import check_once, has_shapes
+from fixtures_shapes import CHECKED, check_once, has_shapes
 
 checked = jaxtyping.jaxtyped(typechecker=check_once)
 

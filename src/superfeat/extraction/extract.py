@@ -12,14 +12,14 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int64, UInt8
+from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
 from superfeat.config import DEFAULT_PROFILE, ExtractConfig
@@ -27,6 +27,7 @@ from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.decode import Decoded, decode, read_for
 from superfeat.extraction.folder import FeatureFacts, feature_writer, photo_stamp
 from superfeat.extraction.scaling import ROUNDED, find_regions, resize
+from superfeat.extraction.selection import choose
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, normalise, scaled_size
 from superfeat.methods import method_of
@@ -321,39 +322,6 @@ def _run_scale(
     return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps, local.grid)
 
 
-def strongest(
-    strengths: Float32[np.ndarray, "n"], counts: Sequence[int], config: ExtractConfig
-) -> Int64[np.ndarray, "kept"]:
-    """Which features are kept, strongest first: of each scale (`counts` features each, in turn), then over all.
-
-    A scale's strengths are its own: they grow as the scale shrinks, so that coarse scales fill a choice over all.
-    """
-    order = np.argsort(-strengths, kind="stable")
-    if config.features_per_scale is not None:
-        scale = np.repeat(np.arange(len(counts)), counts)[order]
-        within = np.empty(len(order), np.int64)  # place among its scale's
-        for number in range(len(counts)):
-            own = scale == number
-            within[own] = np.arange(own.sum())
-        order = order[within < config.features_per_scale]
-    if config.least_strength is not None:
-        order = order[strengths[order] >= config.least_strength]
-    return order[: config.features_per_image]
-
-
-def _choose(
-    network: Network, strengths: Float32[np.ndarray, "n"], counts: Sequence[int], config: ExtractConfig
-) -> Int64[np.ndarray, "kept"]:
-    """The strongest, and after them all points of a network that has some."""
-    first = network.superfeatures
-    if first is None:
-        return strongest(strengths, counts, config)
-    point = np.concatenate([np.arange(count) >= first for count in counts] or [np.empty(0, np.bool_)])
-    others = np.flatnonzero(~point)
-    kept = others[strongest(strengths[others], [min(count, first) for count in counts], config)]
-    return np.concatenate((kept, np.flatnonzero(point))) if network.config.points is not None else kept
-
-
 def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "height width"]:
     """The map of one feature; one that is a place attends to that place alone."""
     if part.maps is not None:
@@ -379,7 +347,7 @@ def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfi
     if method_of(network.config.method).relative_strengths and len(strengths):
         strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)
     counts = [len(part.strengths) for part in parts]
-    chosen = _choose(network, strengths, counts, config)
+    chosen = choose(network, strengths, counts, config)
     ids = np.concatenate([np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, np.int32)])
     scales = np.repeat(np.asarray(pending.scales, np.float32), counts)
     vectors = np.concatenate([part.vectors for part in parts] or [np.empty((0, network.dim), np.float32)])

@@ -25,7 +25,7 @@ VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 Arrays = dict[str, np.ndarray]
 
 
-class _Entry(NamedTuple):
+class _Variable(NamedTuple):
     dtype: int
     shape: tuple[int, ...]
     offset: int
@@ -56,20 +56,20 @@ def read_tensorflow(path: Path) -> Arrays:
         raise WeightsError(f"{index} is damaged, or not a checkpoint of TensorFlow's ({error})") from error
 
 
-def _values(entry: _Entry, data: bytes) -> np.ndarray:
+def _values(entry: _Variable, data: bytes) -> np.ndarray:
     if entry.offset + entry.size > len(data) or entry.size > MOST_BYTES:
         raise ValueError("values beyond the end of the file")
     return np.frombuffer(data, TYPES[entry.dtype], offset=entry.offset, count=_count(entry)).reshape(entry.shape)
 
 
-def _count(entry: _Entry) -> int:
+def _count(entry: _Variable) -> int:
     count = int(np.prod(entry.shape, dtype=np.int64))
     if count * np.dtype(TYPES[entry.dtype]).itemsize != entry.size:
         raise ValueError("an array's size is not that of its shape")
     return count
 
 
-def _entries(table: bytes) -> Iterator[tuple[str, _Entry]]:
+def _entries(table: bytes) -> Iterator[tuple[str, _Variable]]:
     """Names and where their values lie; the header and arrays of other types are passed over."""
     if len(table) < FOOTER or struct.unpack("<Q", table[-8:])[0] != MAGIC:
         raise ValueError("no table")
@@ -131,7 +131,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             place += 8 if kind == 1 else 4
 
 
-def _parse(data: bytes) -> _Entry:
+def _parse(data: bytes) -> _Variable:
     numbers = {number: value for number, value in _fields(data) if isinstance(value, int)}
     shape: list[int] = []
     for number, value in _fields(data):
@@ -139,7 +139,7 @@ def _parse(data: bytes) -> _Entry:
             for part, size in _fields(value):
                 if part == 2 and isinstance(size, bytes):
                     shape.append(next((one for name, one in _fields(size) if name == 1 and isinstance(one, int)), 0))
-    return _Entry(numbers.get(1, 0), tuple(shape), numbers.get(4, 0), numbers.get(5, 0))
+    return _Variable(numbers.get(1, 0), tuple(shape), numbers.get(4, 0), numbers.get(5, 0))
 
 
 # -- Names
