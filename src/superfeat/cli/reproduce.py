@@ -30,7 +30,9 @@ class Given(NamedTuple):
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--size", type=click.Choice(["mini", "paper"]), default="mini", show_default=True)
-@click.option("--images", type=PATH, help="mini: photos, one sub-folder per thing; paper: the benchmarks' folder.")
+@click.option(
+    "--images", type=PATH, help="mini: photos, one sub-folder per thing, or scenes; paper: the benchmarks' folder."
+)
 @click.option("--imagenet", type=PATH, help="paper: ImageNet, one sub-folder per class, for variants of LIT.")
 @click.option(
     "--weights",
@@ -127,10 +129,10 @@ def _end(result: Told) -> Iterable[str]:
 
 
 def _catalogue() -> Told:
-    from superfeat.studies.reproduce.catalogue import NAMES, NOT_MEASURED
+    from superfeat.studies.reproduce.catalogue import BY_NAME, NAMES, NOT_MEASURED
     from superfeat.studies.reproduce.outcome import published
 
-    return {"measured": {name: published(name)["title"] for name in NAMES}, "not measured": NOT_MEASURED}
+    return {"measured": {name: published(name)["title"] for name in (*NAMES, *BY_NAME)}, "not measured": NOT_MEASURED}
 
 
 def _list(result: Told) -> Iterable[str]:

@@ -61,7 +61,7 @@ def verify_pair(
     known = not any(camera.guessed for camera in cameras)
     estimate = colmap().estimate_calibrated_two_view_geometry if known else colmap().estimate_two_view_geometry
     options = colmap().TwoViewGeometryOptions()
-    options.ransac.random_seed = SEED
+    options.ransac.random_seed, options.ransac.num_threads = SEED, 1
     options.min_num_inliers = LEAST_INLIERS
     one, other = (np.asarray(found.places, np.float64) for found in points)
     geometry = estimate(as_camera(cameras[0]), one, as_camera(cameras[1]), other, matches.astype(np.uint32), options)
@@ -151,6 +151,7 @@ def find_pose(
         return None
     estimation, refinement = colmap().AbsolutePoseEstimationOptions(), colmap().AbsolutePoseRefinementOptions()
     estimation.ransac.max_error, estimation.ransac.random_seed = max_error, SEED
+    estimation.ransac.num_threads = 1
     estimation.estimate_focal_length = refinement.refine_focal_length = camera.guessed
     used = as_camera(camera)
     found = colmap().estimate_and_refine_absolute_pose(places, points, used, estimation, refinement, True)

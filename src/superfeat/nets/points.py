@@ -10,7 +10,7 @@ from superfeat.nets.local import Local, LocalNetwork
 from superfeat.nets.trunk import Trunk
 from superfeat.nets.whitening import Whitening
 
-APART = 6.0  # added to each dimension of a point: points and super-features are of one space, and never share a word
+APART = 1.5  # added to each dimension of a point: points and super-features are of one space, and share no word
 
 
 class Points(nn.Module):

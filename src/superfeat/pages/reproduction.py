@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 from superfeat.found.templates import template
 from superfeat.pages.plots import draw_bars, draw_curves, draw_matrices, draw_photos
 from superfeat.storage.store import explained, read_json, write_file, write_json
-from superfeat.studies.reproduce.catalogue import NAMES, Reproduced
+from superfeat.studies.reproduce.catalogue import BY_NAME, NAMES, Reproduced
 from superfeat.studies.reproduce.outcome import Outcome, Paper
 
 
@@ -52,7 +52,7 @@ def write_reproduced(found: Reproduced, folder: Path, command: str) -> Reproduce
 
 def write_reproduction_page(folder: Path) -> Path:
     """Writes a page with all pictures that are in the folder, what the paper says and what was found."""
-    files = [folder / name / "numbers.json" for name in NAMES]
+    files = [folder / name / "numbers.json" for name in (*NAMES, *BY_NAME)]
     parts = [_section(read_json(file)) for file in files if file.is_file()]
     page = template("reproduction.html").replace("PARTS", "\n".join(parts))
     write_file(folder / "index.html", page.encode())

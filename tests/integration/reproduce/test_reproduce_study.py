@@ -17,7 +17,7 @@ from superfeat.pages.reproduction import write_reproduced
 from superfeat.settings import overlay
 from superfeat.storage.store import as_json, read_json
 from superfeat.studies.reproduce import catalogue
-from superfeat.studies.reproduce.catalogue import NAMES, NOT_MEASURED
+from superfeat.studies.reproduce.catalogue import BY_NAME, NAMES, NOT_MEASURED
 from superfeat.studies.reproduce.outcome import published
 from superfeat.studies.reproduce.study import Study
 from superfeat.weights import load_network
@@ -223,17 +223,18 @@ def test_all_is_every_name_once() -> None:
     assert catalogue.choose(["table-2", "all", "table-2"]) == ["table-2", *(n for n in NAMES if n != "table-2")]
     assert catalogue.choose([]) == []
     files = {file.stem for file in (Path(catalogue.__file__).parent / "paper").glob("*.toml")}
-    assert files == {*NAMES, *NOT_MEASURED}
+    assert files == {*NAMES, *BY_NAME, *NOT_MEASURED}
 
 
 def test_the_list() -> None:
     text = run("--list")
     assert text.exit_code == 0
     lines = text.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [*NAMES, *NOT_MEASURED]
+    assert [line.split()[0] for line in lines] == [*NAMES, *BY_NAME, *NOT_MEASURED]
     assert all(published(name)["title"] in line for name, line in zip(NAMES, lines, strict=False))
     listed = json.loads(run("--list", "--json").stdout)
-    assert listed == {"measured": {name: published(name)["title"] for name in NAMES}, "not measured": NOT_MEASURED}
+    measured = {name: published(name)["title"] for name in (*NAMES, *BY_NAME)}
+    assert listed == {"measured": measured, "not measured": NOT_MEASURED}
 
 
 def test_usage(place: Path) -> None:

@@ -35,10 +35,10 @@ NAMES = (
     "table-speed",
     "table-pretraining",
 )
+BY_NAME = ("table-localization",)  # needs scenes with poses, so `all` does not measure it
 NOT_MEASURED = {
     "table-local": "the paper gives no numbers, and HOW has no super-features to give the loss to",
     "table-gldv2": "a list of landmarks that GLDv2-clean shares with the tests; there is nothing to measure",
-    "table-localization": "needs Aachen Day-Night; localization on scenes of your own: docs/mapping.md",
 }
 
 
@@ -80,6 +80,8 @@ def reproduce(
     """
     chosen = choose([names] if isinstance(names, str) else names)
     settings = read_size(size)
+    if images is None and set(chosen) & set(BY_NAME):
+        raise SuperfeatError(f"{BY_NAME[0]} needs scenes with poses; give their folder", arguments=["images"])
 
     def steps() -> Generator[Reproduced | Failed, None, list[Reproduced]]:
         study = Study(
@@ -106,13 +108,13 @@ def reproduce(
 
 
 def choose(names: Sequence[str]) -> list[str]:
-    """The names given; `all` is every one that can be measured. SuperfeatError for one that is not known."""
+    """The names given; `all` is every one that needs nothing more. SuperfeatError for one that is not known."""
     chosen = [known for name in names for known in (NAMES if name == "all" else (name,))]
     for name in chosen:
         if name in NOT_MEASURED:
             raise SuperfeatError(f"{name} cannot be reproduced: {NOT_MEASURED[name]}")
-        if name not in NAMES:
-            raise SuperfeatError(f"the paper has no '{name}' here; {nearest_name(name, (*NAMES, 'all'))}")
+        if name not in (*NAMES, *BY_NAME):
+            raise SuperfeatError(f"the paper has no '{name}' here; {nearest_name(name, (*NAMES, *BY_NAME, 'all'))}")
     return list(dict.fromkeys(chosen))
 
 

@@ -72,6 +72,7 @@ class Paper(PaperPanel, total=False):
     rows: list[list[Any]]
     panel: list[PaperPanel]
     images: int  # that were measured
+    retrieved: int  # photos for each query
     y_divisor: int
 
 

@@ -85,6 +85,7 @@ class Study:
         self.size, self.work = size, work.resolve()
         self.workers, self.device, self.on_progress = workers, device, on_progress
         self._imagenet, self._weights = imagenet, weights
+        self.images, self.weights = images, weights
         self.training_set, self.tests = self._read_photos(images)
         self._photos = _digest(self.training_set)
 
