@@ -157,7 +157,7 @@ def _first_results(
     images = len(rows)
     if size in PADDED_SIZES and size > images:
         rows, scores, labels = pad_results(rows, scores, labels, size, rng)
-        images = size
+        images = size if len(rows) > images else images  # where too few show how strangers score, there are no more
     first = np.argsort(-scores, kind="stable")[:TOP]
     above, same = evidence(scores[first], null), np.ones(len(first), np.int64)
     return Results(
