@@ -212,7 +212,7 @@ def edit(saved: Path, change: dict[str, Any]) -> None:
         ({"format": "other"}, "does not describe a superfeat network"),
         ({"digest": "0" * 64}, "is damaged: its parameters are not those that were saved"),
         ({"network": {"method": "fire", "lit": {"roundz": 3}}}, "did you mean 'rounds'"),
-        ({"network": {"method": "nothing"}}, "known are fire, how"),
+        ({"network": {"method": "nothing"}}, "known are apgem, delf"),
     ],
 )
 def test_a_config_that_is_not_ours(change: dict[str, Any], message: str, saved: Path) -> None:
