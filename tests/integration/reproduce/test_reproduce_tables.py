@@ -46,7 +46,8 @@ def test_what_every_name_gives(made: Made, name: str) -> None:
     assert outcome.rows
     for row in outcome.rows:
         assert len(row) == len(outcome.columns)
-        assert numbers_in(list(row))
+        missing = name == "table-sota" and str(row[-1]).endswith("in the work folder")  # weights of others
+        assert bool(numbers_in(list(row))) != missing
         assert all(math.isfinite(value) for value in numbers_in(list(row)))
     assert len(set(outcome.columns)) == len(outcome.columns)
     assert re.search(r"\d", outcome.finding)
@@ -224,7 +225,7 @@ def test_the_rows_of_table_sota(made: Made) -> None:
     others = {name: row for name, row in every.items() if name not in rows}
     assert set(others) == {f"{name} {trunk}" for name, trunk in OTHERS}
     assert others["AP-GeM R101"][2] == "67.1/42.3, 80.3/60.9"
-    assert all(np.isnan(row[0]) and np.isnan(row[1]) and "published/" in row[3] for row in others.values())
+    assert all(row[0] == row[1] == "-" and "published/" in row[3] for row in others.values())
     for name, (memory, points, *_) in rows.items():
         method, search = name.split(", ")
         folder = evaluation_of(trained_with(made, how=method == "HOW"), {"method": search})

@@ -169,7 +169,7 @@ function cardText(hit, shown, said) {
   words.append(element("span", "", said.words));
   text.append(words);
   if (said.numbers) text.append(element("p", "card-numbers", said.numbers));
-  if (hit.verified) text.append(element("p", "card-numbers", `${percent(hit.verified)} of the score verified`));
+  if (hit.verified) text.append(element("p", "card-verified", `${percent(hit.verified)} of the score verified`));
   text.append(nameElement("p", "card-name", shown, hit.name));
   if (hit.copy_of) text.append(element("p", "card-numbers", `A copy of ${shortName(hit.copy_of)}`));
   return text;

@@ -57,7 +57,7 @@ def _every_row(study: Study, rows: list[list[Any]]) -> list[list[Any]]:
         found = weights_of(study.work, name)
         label = f"{key[0]} {key[1]}"
         if found is None:
-            nothing = [math.nan] * (1 + len(study.columns))
+            nothing = ["-"] * (1 + len(study.columns))
             every.append([label, *nothing, theirs[key], f"{about}, as {FOLDER}/{name} in the work folder"])
         else:
             every.append([label, *_measured(study, load_network(found), name), theirs[key], "-"])
