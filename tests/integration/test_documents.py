@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "photos").mkdir()
     for number in range(4):
         noise = Image.effect_noise((20 + 4 * number, 24), 90).convert("RGB")
-        photo = noise.resize((240, 180), Image.Resampling.NEAREST).filter(ImageFilter.GaussianBlur(number))
+        photo = noise.resize((320, 240), Image.Resampling.NEAREST).filter(ImageFilter.GaussianBlur(number))
         photo.save(tmp_path / "photos" / f"photo{number}.jpg")
     return tmp_path
 
