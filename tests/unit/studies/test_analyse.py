@@ -51,7 +51,8 @@ def test_every_kind(kind: str, tiny_network: Network, photo_folder: Path, codebo
     assert [one.name for one in found.skipped] == ["c.png"]
     assert found.network["digest"] == tiny_network.digest
     assert not KINDS[kind].decides & found.extract.keys()
-    assert KINDS[kind].decides | found.extract.keys() == {field.name for field in dataclasses.fields(ExtractConfig)}
+    wanted = {field.name for field in dataclasses.fields(ExtractConfig) if not field.metadata.get("optional")}
+    assert KINDS[kind].decides | found.extract.keys() == wanted
     facts = analysis_facts(found)
     assert json.loads(json.dumps(facts, allow_nan=False))["images"] == 3
     assert facts["skipped"] == [dataclasses.asdict(one) for one in found.skipped]
