@@ -1,12 +1,15 @@
-"""The benchmark of verification still runs, on two small sets that are made up. Its timings are not looked at."""
+"""The benchmarks of verification and of networks still run, on two small sets that are made up."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import verification
+from benchmarks import networks, verification
+from PIL import Image
 
+from fixtures_recipe import noise, save_random_network
 from superfeat.extraction.folder import feature_writer
 from superfeat.features import Features
 from superfeat.index.codebook import Codebook
@@ -78,3 +81,33 @@ def test_time_is_measured_without_and_with(tmp_path: Path) -> None:
     small = ["--images", "300", "--words", "256", "--words-per-image", "20", "--rounds", "1"]
     verification.main(["time", *small, "--json", str(tmp_path / "out.json")])
     assert set(json.loads((tmp_path / "out.json").read_text())["milliseconds"]) == {"without", "with"}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_networks_are_compared_set_by_set_and_on_the_mean(given: list[str], tmp_path: Path, together: bool) -> None:
+    """Words of a network that has half of the codebook find less."""
+    Codebook(CODEBOOK.centroids[:10]).save(tmp_path / "few")
+    features = str(tmp_path / "features")
+    copied = shutil.copytree(features, tmp_path / "same")
+    asked = [f"{copied}={tmp_path / 'few'}", f"{features}={tmp_path / 'codebook'}", "--data", str(tmp_path)]
+    flag = ["--together"] if together else []
+    networks.main(["compare", *asked, "--sets", "one", "other", *flag, "--json", str(tmp_path / "out")])
+    found = json.loads((tmp_path / "out").read_text())
+    few, all_ = found["networks"]
+    assert few["mean"] < all_["mean"]
+    assert few["words"] <= 10 < all_["words"]
+    (one,) = found["differences"]
+    assert one["mean"]["low"] <= one["mean"]["difference"] <= one["mean"]["high"]
+    assert one["mean"]["difference"] == pytest.approx(all_["mean"] - few["mean"], abs=0.02)
+    assert {"one", "other"} < set(one)
+
+
+def test_networks_take_turns_with_each_photo(tmp_path: Path) -> None:
+    for number in range(3):
+        Image.fromarray(noise(48, 64, number)).save(tmp_path / f"{number}.png")
+    tiny = str(save_random_network(tmp_path / "tiny", templates=8, whitened_dim=6))
+    asked = [tiny, f"{tiny}:max_side=32,scales=[1.0,0.5]", "--photos", str(tmp_path)]
+    networks.main(["time", *asked, "--json", str(tmp_path / "out.json")])
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["photos"] == 3
+    assert [one["cpu_seconds"] > 0 for one in found["networks"].values()] == [True, True]

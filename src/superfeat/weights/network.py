@@ -71,8 +71,10 @@ class Network:
         return None if self.config.lit is None else self.config.lit.templates
 
     def without_points(self) -> "Network":
-        """The same network, with super-features alone."""
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, points=None))
+        """The same network, with super-features alone: they are what they were, and so is the digest."""
+        bare = dataclasses.replace(self, config=dataclasses.replace(self.config, points=None))
+        vars(bare)["digest"] = self.digest
+        return bare
 
     @torch.inference_mode()
     def combine(self, vectors: Float32[np.ndarray, "scales raw"]) -> Float32[np.ndarray, " dim"]:
