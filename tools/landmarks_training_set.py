@@ -8,6 +8,7 @@ says which. ROLES is a CSV file with the columns thing and role for the former: 
     superfeat pairs-from-labels PHOTOS --labels to-pair.csv -o found.csv --keypoints xfeat --exhaustive 40 \\
         --neighbours 24
     python tools/landmarks_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
+    python tools/landmarks_training_set.py landmarks PHOTOS ROLES --pairs found.csv -o SET    (the trainer makes views)
     python tools/landmarks_training_set.py sample PHOTOS ROLES --every 12 -o licensed.txt          (for the codebook)
 
 SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. With --small 0.5 the
@@ -82,11 +83,25 @@ def labels(args: argparse.Namespace) -> None:
     write_table(args.output, ("image", "thing"), read_labels(args.photos, args.roles, PAIRED))
 
 
+def read_pairs(path: Path) -> list[tuple[str, str]]:
+    """The pairs that are not the same photo twice."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [(row["query"], row["positive"]) for row in rows if int(row["inliers"]) <= MOST_INLIERS]
+
+
+def landmarks(args: argparse.Namespace) -> None:
+    """All photos, and the pairs of landmarks alone."""
+    args.output.mkdir(parents=True, exist_ok=True)
+    every = dict(read_labels(args.photos, args.roles, USED))
+    pairs = [pair for pair in read_pairs(args.pairs) if pair[0].startswith("gldv2/") and set(pair) <= set(every)]
+    write_table(args.output / "labels.csv", ("image", "thing"), every.items())
+    write_table(args.output / "pairs.csv", ("query", "positive"), pairs)
+
+
 def views(args: argparse.Namespace) -> None:
     every = list(read_labels(args.photos, args.roles, USED))
-    with args.pairs.open(encoding="utf-8", newline="") as file:
-        found = [row for row in csv.DictReader(file) if int(row["inliers"]) <= MOST_INLIERS]
-    pairs = list(shrink_some(args.photos, [(row["query"], row["positive"]) for row in found], args.small))
+    pairs = list(shrink_some(args.photos, read_pairs(args.pairs), args.small))
     made = list(make_views(args.photos, every, args.views))
     pairs += [(photo, view) for photo, view, _ in made]
     thing_of = dict(every) | {view: thing for _, view, thing in made}
@@ -105,14 +120,15 @@ def sample(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
-    for verb in (labels, views, sample):
+    for verb in (labels, views, landmarks, sample):
         one = verbs.add_parser(verb.__name__)
         one.set_defaults(run=verb)
         one.add_argument("photos", type=Path)
         one.add_argument("roles", type=Path)
         one.add_argument("--output", "-o", type=Path, required=True)
-        if verb is views:
+        if verb in (views, landmarks):
             one.add_argument("--pairs", type=Path, required=True)
+        if verb is views:
             one.add_argument("--views", type=int, required=True)
             one.add_argument("--small", type=float, default=0.0, help="share of the pairs")
         if verb is sample:
