@@ -4,7 +4,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # Tests start hundreds of processes: each would compile what it imports where Python is told to keep no bytecode.
 unexport PYTHONDONTWRITEBYTECODE
-TEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# Tests that wait (for processes, servers, the disk) leave a core to others: one more worker than there are cores.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+TEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test coverage test-long check lint docs wheel browser clean
 
