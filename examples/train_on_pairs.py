@@ -20,7 +20,7 @@ write_pairs(pairs_file, photos.photos, pairs)
 print(f"{len(pairs)} pairs, the best with {max(pair.inliers for pair in pairs)} matches that agree")
 
 short = ["pretraining.first=false", "training.epochs=1", "training.queries=10", "training.max_side=224"]
-recipe = read_recipe("fire-folder", [*short, *settings], weights="fire-landmarks-2")
+recipe = read_recipe("fire-folder", [*short, *settings], weights="fire-landmarks-3")
 for event in train(recipe, read_folders(Path(things), pairs_file), run):
     if event.stage == "step":
         print(f"step {event.done} of {event.total}: loss {event.facts['loss']:.4f}")

@@ -17,7 +17,7 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "benchmarks/README.md": "benchmarks.md",
-    "src/superfeat/shipped/fire-landmarks-2/README.md": "model-card.md",
+    "src/superfeat/shipped/fire-landmarks-3/README.md": "model-card.md",
 }
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)")
 

@@ -27,7 +27,7 @@ from superfeat.method_settings import (
 )
 from superfeat.settings import OPTIONAL, nearest_name, require
 
-DEFAULT_WEIGHTS = "fire-landmarks-2"  # what is used where nobody says
+DEFAULT_WEIGHTS = "fire-landmarks-3"  # what is used where nobody says
 DEFAULT_PROFILE = "fast"
 OWN_CODEBOOK = "own"  # one learned from what is indexed
 CALIBRATION = "calibration.json"  # in an index or a network's folder: from scores to probabilities
@@ -376,7 +376,7 @@ class Recipe:
 
 # `fast` was chosen on terrassa12 and rparis6k_mini_ext; docs/profiles.md has the table. It keeps the strongest of each
 # scale, not over all: strength grows as the scale shrinks, and coarse scales would push the fine ones out.
-_FAST = ExtractConfig(features_per_scale=150, max_side=640, scales=(1.0, 0.707, 0.5, 0.353, 0.25), draft=True)
+_FAST = ExtractConfig(features_per_scale=100, max_side=640, scales=(1.0, 0.707, 0.5, 0.353, 0.25), draft=True)
 PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),
     "fast": _FAST,

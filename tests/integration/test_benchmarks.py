@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import asmk_dropin, evaluate, localization, pairs, search, train
+from benchmarks import asmk_dropin, evaluate, localization, pairs, search, train, training_curve
 from benchmarks.extraction import seeded_network
 from benchmarks.plain import PlainFire
 
@@ -122,3 +122,25 @@ def test_the_vector_benchmark_checks_its_answers(tmp_path: Path, kernel: str) ->
     result = json.loads((tmp_path / "out.json").read_text())
     assert result["same_ids"] == 1.0
     assert list(Index.open(tmp_path / "index").verify())
+
+
+def test_the_curve_of_a_run_is_read_and_drawn(tmp_path: Path) -> None:
+    rows = [
+        {"event": "step", "step": 1, "seconds": {"gradient": 1800.0, "reading": 0.0}},
+        {
+            "event": "validation",
+            "step": 1,
+            "map": 61.5,
+            "words_per_image": 90.0,
+            "sets": {"town": {"map": 60.0}, "city": {"map": 90.0, "map_hard": 63.0}},
+        },
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kept = tmp_path / "curve.json"
+    asked = ["read", str(tmp_path / "log.jsonl"), "--pairs-per-step", "10", "--seen", "100", "--json", str(kept)]
+    for name in ("first", "second", "first"):
+        training_curve.main([*asked, "--name", name])
+    row = {"pairs": 110, "mean": 61.5, "town": 60.0, "city": 63.0, "words": 90.0, "step_hours": 0.5}
+    assert json.loads(kept.read_text()) == {"first": [row], "second": [row]}
+    training_curve.main(["draw", str(kept), "-o", str(tmp_path / "curve.png")])
+    assert (tmp_path / "curve.png").stat().st_size > 1000

@@ -142,7 +142,7 @@ READERS = {
     "index": "index life -o i -w {network} --set max_side=64 --set scales=[1.0]",
     "extract": "extract life -o f -w {network} --max-side 64 --set scales=[1.0]",
     "search": "search i life",
-    "train": "train fire-folder --images life -o run --weights fire-landmarks-2 --set pretraining.first=false --dry-run"
+    "train": "train fire-folder --images life -o run --weights fire-landmarks-3 --set pretraining.first=false --dry-run"
     " --set training.negatives=1 --set validation.every=0",
     "pairs": "pairs-from-labels life -o pairs.csv",
     "whiten": "weights whiten {network} life -o white --dim 4 --max-side 64",
