@@ -56,4 +56,5 @@ DELF = Method(
     export=_export,
     learned=("attention.", "autoencoder."),
     scales=SCALES,
+    round_sizes=True,
 )

@@ -50,4 +50,5 @@ class Method:
     trunk: Callable[[TrunkConfig], Trunk] = plain_trunk
     scales: tuple[float, ...] | None = None  # of its paper, where they are not the profile's
     one_vector: bool = False  # per photo, instead of local features
+    round_sizes: bool = False  # of scaled photos (half to even), instead of cutting them off
     recipe: Changes = dataclasses.field(default_factory=dict)  # what its recipes are laid over

@@ -129,8 +129,7 @@ class OnnxModule:
         self.outputs = [name for name in ("vectors", "strengths", "maps") if name in known]
         self.one_vector = "power" in known
         self.signed = facts["network"]["method"] == "apgem"
-        made = method_of(facts["network"]["method"]).module
-        self.recompute_scale, self.round_sizes = made.recompute_scale, made.round_sizes
+        self.recompute_scale = method_of(facts["network"]["method"]).module.recompute_scale
 
     def __call__(self, images: Float[Tensor, "1 3 height width"]) -> Local:
         pixels = np.ascontiguousarray(images.detach().cpu().float().numpy())
@@ -170,6 +169,10 @@ class OnnxNetwork(Network):
     @property
     def dim(self) -> int:
         return self.module.dim
+
+    @property
+    def stride(self) -> int:
+        return self.module.stride
 
 
 def _package(name: str) -> Any:
