@@ -409,6 +409,11 @@ def test_regional_asmk(arrays: Callable[[str], Arrays], tmp_path: Path, dim: int
         expected = found[f"d{dim}_db{image}_{kind}{star}"].reshape(len(words), -1)
         assert words.words.tolist() == found[f"d{dim}_db{image}_{kind}{star}_words"].tolist()
         assert absolute_error(words.codes[:, : expected.shape[1]].astype(float), expected) <= 3e-6
+    for number in range(3):
+        asked, key = index.query(wide(found[f"d{dim}_q{number}_features"]), 1), f"d{dim}_q{number}_asmk{star}"
+        assert asked.words.tolist() == found[f"{key}_words"].tolist()
+        expected = found[key].reshape(len(asked), -1)
+        assert absolute_error(asked.codes[:, : expected.shape[1]].astype(float), expected) <= 3e-6
     plain = {"l2": {}, "no_l2": {"norm": "none"}, "tau0.2_alpha1": {"alpha": 1.0, "threshold": 0.2}}
     plain["published"] = {} if kind == "asmk" else {"norm": "none"}
     for name, settings in plain.items():

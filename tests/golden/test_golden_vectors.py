@@ -194,6 +194,9 @@ def test_a_whitening_of_too_few_pairs(arrays: Callable[[str], Arrays]) -> None:
     eight = whiten_pairs(x, queries, positives, 8)
     shown = nn.functional.normalize(eight(x[:20].float()), dim=1).numpy()
     assert absolute_error(shown @ shown.T, found["singular_Lw_similarity_first8"]) <= 1e-3
+    mean = -np.linalg.lstsq(eight.weight.double().numpy(), eight.bias.double().numpy(), rcond=None)[0]
+    rows = eight.weight.double().numpy()
+    assert relative_error(rows @ mean, rows @ found["singular_Lw_m"].ravel()) <= 1e-3
     assert found["singular_diagonal_added"] in [0.0, *(1e-10 * 10.0**power for power in range(12))]
 
 
