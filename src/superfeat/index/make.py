@@ -154,9 +154,7 @@ def _photos(asked: _Wanted, target: Target) -> Steps:
     source = str(asked.weights or known.get("weights") or DEFAULT_WEIGHTS)
     network = load_network(source)
     extract = extract_settings(known, asked.profile, asked.settings, network.config.method)
-    target.suit(network)
-    if asked.regions is not None:
-        target.suit_regions(network, asked.regions, [photo.name for photo in listing.photos])
+    target.suit(network, asked.regions, [photo.name for photo in listing.photos])
     carried = carried_codebook(source)
     if target.needs_features and not target.own:
         target.codebook = carried

@@ -64,9 +64,14 @@ class Target:
         """Whether words must be learned from features before there can be an index."""
         return not self.old and self.codebook is None
 
-    def suit(self, network: Network) -> None:
-        """Chooses words and kernel for photos that are one vector each. SuperfeatError if others are asked for."""
+    def suit(self, network: Network, regions: PhotoRegions | None, names: Sequence[str]) -> None:
+        """Chooses words and kernel for photos that are one vector each, and how photos with boxes are compared.
+
+        SuperfeatError if others are asked for.
+        """
         self._suit(network.one_vector, network.dim, network.digest)
+        if regions is not None:
+            self._suit_regions(network, regions, names)
 
     def _suit(self, one_vector: bool, dim: int, network: str | None) -> None:
         asked = self.kernel in VECTOR_KERNELS
@@ -86,7 +91,7 @@ class Target:
         self.codebook = Codebook.of_vectors(dim, network)
         self.config = overlay(IndexConfig(), {"kernel": self.kernel or VECTOR_KERNELS[0]})
 
-    def suit_regions(self, network: Network, regions: PhotoRegions, names: Sequence[str]) -> None:
+    def _suit_regions(self, network: Network, regions: PhotoRegions, names: Sequence[str]) -> None:
         """A new index of photos with boxes is searched as the paper of R-ASMK does. SuperfeatError if it cannot be."""
         if network.one_vector:
             raise SuperfeatError("boxes are aggregated over words: take a network of local features")
