@@ -13,7 +13,7 @@ from superfeat.config import ExtractConfig
 from superfeat.datasets.retrieval_set import RetrievalSet, read_gnd_json
 from superfeat.evaluation.searching import own_names, renamed
 from superfeat.extraction.decode import decode
-from superfeat.extraction.folder import FeatureWriter, photo_stamp
+from superfeat.extraction.folder import FeatureWriter, feature_writer, photo_stamp
 from superfeat.extraction.scaling import resize
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, normalise
@@ -89,7 +89,7 @@ def _extract_photos(
 
 def writer_for(path: Path, network: Network, config: ExtractConfig) -> contextlib.AbstractContextManager[FeatureWriter]:
     facts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config)}
-    return featurewriter_for(path, json.loads(json.dumps(facts)), network.dim, regions=False)
+    return feature_writer(path, json.loads(json.dumps(facts)), network.dim, regions=False)
 
 
 @torch.inference_mode()

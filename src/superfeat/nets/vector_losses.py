@@ -23,7 +23,7 @@ def triplet_loss(queries: Ones, positives: Ones, negatives: Many, margin: float 
 def second_order_loss(queries: Ones, positives: Ones, negatives: Many) -> Float[Tensor, ""]:
     """Query and positive as far from each negative: the length of all differences, over the number of tuples."""
     different = _squares(queries, negatives) - _squares(positives, negatives)
-    return different.norm() / len(queries)
+    return different.square().sum().sqrt() / len(queries)
 
 
 def _squares(ones: Ones, many: Many) -> Float[Tensor, "tuples negatives"]:

@@ -277,7 +277,7 @@ class _Graph:
     def convolution(self, x: str, name: str, conv: nn.Module, norm: nn.Module, **edges: str) -> str:
         assert isinstance(conv, nn.Conv2d)
         assert isinstance(norm, nn.BatchNorm2d)
-        padded = edges or {"pads": [*conv.padding, *conv.padding]}
+        padded: dict[str, Any] = {**edges} or {"pads": [*conv.padding, *conv.padding]}
         shape = {"strides": conv.stride, "kernel_shape": conv.kernel_size, **padded}
         return self.add("Conv", x, *fold_batch_norm(conv, norm), name=TRUNK + name, **shape)
 
