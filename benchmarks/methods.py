@@ -42,7 +42,7 @@ from superfeat.weights import Network, load_network, save_network
 
 SETS = ("terrassa12", "rparis6k_mini_ext", "val_landmarks")
 SIZE = 320
-LEARNING_PHOTOS, WORDS = 350, 8192
+LEARNING_PHOTOS, WORDS, SIFT_WORDS = 350, 8192, 256
 WHITENED = 512  # dimensions that 993 pairs can be asked for
 LOCAL_SCALES = (1.0, 0.707, 0.5, 0.353)
 
@@ -110,7 +110,7 @@ def _whitened(place: Place, test: RetrievalSet, name: str) -> Row:
     with writer_for(folder, network, overlay(ExtractConfig(), store.manifest["extract"])) as writer:
         for entry, one in zip(store.entries, store, strict=True):
             if not writer.has(entry.name, entry.stamp):
-                writer.add(dataclasses.replace(one, vectors=network.combine(one.vectors)[None]), entry.stamp)
+                writer.add(dataclasses.replace(one, vectors=network.combine(one.vectors.copy())[None]), entry.stamp)
         writer.finish()
     return _stored(place, test, name, weights, folder)
 
@@ -171,7 +171,7 @@ def _sift_vlad(place: Place, test: RetrievalSet, name: str) -> Row:
     folder = place.work / "sift.codebook"
     if not folder.is_dir():
         sample = [_sift(photo, place.size) for photo in place.learning]
-        train_codebook([one for one in sample if len(one)], CodebookConfig(words=256, rounds=8)).save(folder)
+        train_codebook([one for one in sample if len(one)], CodebookConfig(words=SIFT_WORDS, rounds=8)).save(folder)
     codebook = Codebook.open(folder)
     vectors: dict[tuple[Path, object], np.ndarray] = {}
     began = time.process_time()
