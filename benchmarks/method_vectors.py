@@ -41,13 +41,12 @@ def settings(size: int, test: RetrievalSet | None) -> ExtractConfig:
 
 
 def extract(data: Path, work: Path, size: int, names: Sequence[str], most: int | None) -> None:
-    """Features folders of all poolings, from one pass of the trunk over each photo."""
+    """Features folders of all poolings, from one pass of the trunk; "train" are the photos of train.json."""
     torch.set_num_threads(1)
     networks = {method: load_network(TRUNK, method=method) for method in VECTORS}
-    tests: dict[str, RetrievalSet | None] = {"train": None, **sets_of(data, names)}
-    order = [*names[:2], "train", *names[2:]]
-    for name in order:
-        test = tests[name]
+    tests = sets_of(data, [name for name in names if name != "train"])
+    for name in names:
+        test = tests.get(name)
         if test is None:
             photos = train_photos(data)
         else:

@@ -156,10 +156,11 @@ def test_the_benchmark_of_methods_keeps_rows_and_draws(
     for name, value in (("LEARNING_PHOTOS", 6), ("WORDS", 8), ("WHITENED", 8), ("SIFT_WORDS", 4)):
         monkeypatch.setattr(methods, name, value)
     table = tmp_path / "methods.json"
-    base = ["--data", str(methods_data), "--work", str(tmp_path / "work"), "--size", "48", "--sets", "first", "second"]
+    base = ["--data", str(methods_data), "--work", str(tmp_path / "work"), "--size", "48"]
+    base = [*base, "--sets", "first", "second"]
     with pytest.raises(SystemExit, match="run `extract` again"):
         methods.main(["measure", *base, "--only", "gem"])
-    methods.main(["extract", *base])
+    methods.main(["extract", *base, "train"])
     methods.main(["measure", *base, "--only", "sift", "gem", "--json", str(table)])
     rows = tmp_path / "work" / "rows"
     before = {row.name: row.stat().st_mtime_ns for row in rows.iterdir()}
