@@ -101,7 +101,9 @@ def measure(folder: Path, images: int, queries: int, features: int, words: int) 
     done = sum(isinstance(step, Step) for step in steps)
     assert done == images
     seconds["index"], began = time.monotonic() - began, time.monotonic()
-    answers = [found for found in search_index(folder / "index", store, names, test, (), None) if found is not None]
+    answers = [
+        found for found in search_index(folder / "index", store, names, test, (), None, None) if found is not None
+    ]
     seconds["search"], began = time.monotonic() - began, time.monotonic()
     assert all(isinstance(found, GradedRanking) for found in answers)
     scores = judge(test, answers)

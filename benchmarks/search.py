@@ -64,16 +64,21 @@ class Collection:
         return ImageWords(words, codes, "digest")
 
 
-def timed(function: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
+Clock = Callable[[], float]  # seconds: of the wall, or of the processor beside other work
+
+
+def timed(function: Callable[[], Any], clock: Clock = time.perf_counter) -> float:
+    begin = clock()
     function()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
-def interleaved(baseline: Callable[[], Any], ours: Callable[[], Any], rounds: int) -> dict[str, Any]:
+def interleaved(
+    baseline: Callable[[], Any], ours: Callable[[], Any], rounds: int, clock: Clock = time.perf_counter
+) -> dict[str, Any]:
     """Medians and the spread of the ratio, taking turns."""
     ours(), baseline()
-    pairs = [(timed(baseline), timed(ours)) for _ in range(rounds)]
+    pairs = [(timed(baseline, clock), timed(ours, clock)) for _ in range(rounds)]
     ratios = sorted(a / b for a, b in pairs)
     return {
         "baseline_ms": round(1e3 * float(np.median([a for a, _ in pairs])), 3),
@@ -83,10 +88,10 @@ def interleaved(baseline: Callable[[], Any], ours: Callable[[], Any], rounds: in
     }
 
 
-def bandwidth(gigabytes: float = 1.0) -> float:
+def bandwidth(gigabytes: float = 1.0, clock: Clock = time.perf_counter) -> float:
     """GB/s of reading memory with one thread."""
     block = np.ones(int(gigabytes * 2**30) // 8, np.int64)
-    return block.nbytes / min(timed(lambda: block.max()) for _ in range(3)) / 1e9
+    return block.nbytes / min(timed(lambda: block.max(), clock) for _ in range(3)) / 1e9
 
 
 def snapshot_of(collection: Collection, count: int) -> tuple[Snapshot, list[Any]]:

@@ -116,6 +116,8 @@ class ExtractConfig:
     attention: Literal["none", "regions", "maps"] = "none"
     # Features weaker than this are dropped (DELF's threshold)
     least_strength: float | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    # How photos are shrunk to max_side, if not by Lanczos (DELG's)
+    resampling: Literal["bilinear"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
@@ -263,6 +265,10 @@ class LossConfig:
     same_id: bool = True
     # Bins of AP-GeM's listwise loss, in place of the contrastive one on pooled vectors
     listwise: int | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    # Another form of it: images of one bin in all orders (or simplified), or bins of distances
+    listwise_form: Literal["ties", "simple-ties", "distances"] | None = dataclasses.field(
+        default=None, metadata=OPTIONAL
+    )
 
     def __post_init__(self) -> None:
         for name in ("superfeature", "decorrelation", "pooled"):

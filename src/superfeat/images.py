@@ -77,12 +77,14 @@ def read_image(
     upright: bool = True,
     box: Box | None = None,
     draft: bool = False,
+    bilinear: bool = False,
     on_note: Callable[[str], None] | None = None,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Decodes a photo, from a file or from its bytes, to RGB, crops it, and shrinks it to `max_side` (never enlarges).
 
     ImageError if it cannot. `on_note` is told of a JPEG that lacks its last bytes and is read as far as it goes.
-    A box is in stored pixels; its crop is limited in proportion, to max_side * its longest side / the whole's.
+    It is shrunk by Lanczos, or by a triangle if `bilinear`, as DELG does it. A box is in stored pixels; its crop is
+    limited in proportion, to max_side * its longest side / the whole's.
     """
 
     def read(image: Image.Image) -> UInt8[np.ndarray, "h w 3"]:
@@ -93,7 +95,7 @@ def read_image(
             pixels = _crop(pixels, box)
             side = max_side and max(1, int(max_side * max(box[2] - box[0], box[3] - box[1]) / whole))
         if side:
-            pixels.thumbnail((side, side), Image.Resampling.LANCZOS)
+            pixels.thumbnail((side, side), Image.Resampling.BILINEAR if bilinear else Image.Resampling.LANCZOS)
         return np.asarray(pixels)
 
     fitting = max_side if box is None else None

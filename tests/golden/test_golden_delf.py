@@ -1,5 +1,6 @@
 """DELF, DELG, their re-ranking and R-ASMK against the released implementations."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,23 +9,36 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import oracles_zoo
 from fixtures_recipe import absolute_error, relative_error
 from fixtures_zoo import zoo_arrays, zoo_state
-from superfeat import Network, load_network
-from superfeat.config import IndexConfig, SearchConfig
-from superfeat.errors import WeightsError
-from superfeat.extraction.receptive import centres, receptive_boxes, without_overlap
+from superfeat import ExtractConfig, Network, extract, load_network
+from superfeat.config import (
+    AttentionConfig,
+    IndexConfig,
+    NetworkConfig,
+    PoolingConfig,
+    SearchConfig,
+    TrunkConfig,
+)
+from superfeat.errors import StoreError, WeightsError
+from superfeat.extraction.decode import read_for
+from superfeat.extraction.delf_files import read_global_file, read_local_file
+from superfeat.extraction.receptive import centres, receptive_boxes, strong_enough, without_overlap
 from superfeat.extraction.scaling import ROUNDED, resize
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.index.regional import mean_residuals, regional_words, residuals, vlad
-from superfeat.nets.attentive import AttentionHead, Autoencoder, attended
-from superfeat.nets.global_vector import over_scales
-from superfeat.nets.pooling import gem
-from superfeat.rerank.affine import D2R, DELG, LocalFeatures, Matching, count_inliers, match, rerank
+from superfeat.nets.attentive import AttentionHead, Autoencoder, Delf, attended
+from superfeat.nets.global_vector import GlobalNetwork, VectorRules, over_scales
+from superfeat.nets.pooling import Pooling, gem
+from superfeat.nets.tensorflow_trunks import NEVER, pad_same
+from superfeat.nets.trunk import Normalisation
+from superfeat.nets.vector_losses import ARC_MARGIN, ARC_SCALE, arcface_logits
+from superfeat.rerank.affine import D2R, DELG, LocalFeatures, Matching, count_inliers, local_features, match, rerank
 from superfeat.weights.files import adopt
 from superfeat.weights.published import recognise_tensorflow
 from superfeat.weights.tensorflow import as_tensor, keras_parameters, read_tensorflow
@@ -81,8 +95,6 @@ def test_published_delf(arrays: Callable[[str], Arrays], golden: Path) -> None:
         x = module.trunk.bn1(module.trunk.conv1(x)).relu()
         for stage, key in (("layer1", "block1_shape"), ("layer2", "block2_shape")):
             if stage == "layer1":
-                from superfeat.nets.tensorflow_trunks import NEVER, pad_same
-
                 x = module.trunk.maxpool(pad_same(x, 3, 2, NEVER))
             x = module.trunk.get_submodule(stage)(x)
             assert list(last(x)[0].shape) == found[f"im{number}_{key}"].tolist()
@@ -156,10 +168,21 @@ def test_delg_heads(arrays: Callable[[str], Arrays]) -> None:
     }
     for key, value in ours.items():
         assert relative_error(value, found[key]) <= TOLERANCE, key
-    given = (
-        r"block[34]|attention/.*|autoencoder/.*|embedding_(kernel|bias)|arcface_.*"  # ArcFace trains; nothing here does
-    )
+    given = r"block[34]|attention/.*|autoencoder/.*|embedding_(kernel|bias)|arcface_.*"
     assert set(ours) == {key for key in found if not re.fullmatch(given, key)}
+
+
+def test_classes_with_a_margin(arrays: Callable[[str], Arrays]) -> None:
+    """DELG's ArcFace; the last vector is opposite to its class."""
+    found = arrays("delg_heads")
+    vectors, classes = tensor(found["arcface_vectors"]), tensor(found["arcface_weights"].T)
+    labels = tensor(found["arcface_vector_labels"]).long()
+    assert [found["arcface_scale"], found["arcface_margin"]] == pytest.approx([ARC_SCALE, ARC_MARGIN])
+    assert relative_error(arcface_logits(vectors, classes), found["arcface_logits_eval"]) <= TOLERANCE
+    trained = arcface_logits(vectors, classes, labels)
+    assert relative_error(trained, found["arcface_logits_train"]) <= TOLERANCE
+    loss = nn.functional.cross_entropy(trained[:3], labels[:3])
+    assert relative_error(loss, found["arcface_loss"]) <= TOLERANCE
 
 
 # -- Extraction over scales
@@ -172,8 +195,6 @@ def test_features_over_scales(arrays: Callable[[str], Arrays]) -> None:
     attention, autoencoder = heads(found, 16, 8)
     kernel = as_tensor(found["trunk_kernel"])
     image = (tensor(found["image"]).float().permute(2, 0, 1).unsqueeze(0) - 128) / 128
-    from superfeat.nets.tensorflow_trunks import pad_same
-
     boxes, scales, scores, vectors, wholes = [], [], [], [], []
     for number, scale in enumerate(found["scales"].tolist()):
         x = resize(image, scale, ROUNDED)
@@ -206,6 +227,66 @@ def test_features_over_scales(arrays: Callable[[str], Arrays]) -> None:
     assert absolute_error(over_scales(units, 1.0, signed=False), found["global_descriptor"]) <= 1e-5
 
 
+class TinyTrunk(nn.Module):
+    """One convolution of stride 32, padded as TensorFlow's SAME, behind which DELG's own heads stand."""
+
+    stride, channels, normalisation = 32, 16, Normalisation((128 / 255,) * 3, (128 / 255,) * 3)
+
+    def __init__(self, kernel: np.ndarray) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(as_tensor(kernel))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return nn.functional.conv2d(pad_same(images, 9, 32, 0.0), self.kernel, stride=32).relu()
+
+
+def tiny_delg(found: Arrays) -> tuple[Network, Network]:
+    """The local and the global half."""
+    trunk = TinyTrunk(found["trunk_kernel"])
+    config = TrunkConfig(mean=trunk.normalisation.mean, std=trunk.normalisation.std)
+    local = Delf(trunk, *heads(found, 16, 8), None, "reduced")
+    layer = nn.Linear(16, 8)
+    layer.load_state_dict({"weight": tensor(found["embedding_kernel"].T), "bias": torch.zeros(8)})
+    whole = GlobalNetwork(trunk, Pooling("gem", 3.0), layer, None, VectorRules(unit_before_layer=False, floor=0.0))
+    settings = AttentionConfig("reduced", 8, epsilon=1e-3)
+    return (
+        Network(local.eval(), NetworkConfig("delf", config, None, None, attention=settings)),
+        Network(whole.eval(), NetworkConfig("delg", config, None, None, PoolingConfig("gem", layer=8))),
+    )
+
+
+@pytest.mark.parametrize("case", ["free", "limited", "query"])
+def test_the_released_extractor(arrays: Callable[[str], Arrays], tmp_path: Path, case: str) -> None:
+    """From a photo to both kinds of features, as DELG's `MakeExtractor` does it; a query's limit is smaller."""
+    found = arrays("delg_extract")
+    theirs = {key.removeprefix(f"extractor_{case}_"): found[key] for key in found if f"extractor_{case}_" in key}
+    Image.fromarray(found["image"]).save(tmp_path / "photo.png")
+    most, factor = int(theirs["max_image_size"]), float(theirs["resize_factor"])
+    config = ExtractConfig(
+        features_per_image=60,
+        max_side=4096 if most < 0 else round(most * factor),
+        scales=tuple(found["scales"].tolist()),
+        attention="regions",
+        least_strength=float(found["top60_threshold"]),
+        resampling="bilinear",
+    )
+    pixels = read_for(config, tmp_path / "photo.png").pixels
+    np.testing.assert_array_equal(pixels, theirs["image"])
+    factors = theirs["scale_factors_yx"]
+    assert np.array(pixels.shape[:2]) / found["image"].shape[:2] == pytest.approx(factors)
+    local, whole = tiny_delg(found)
+    (features,) = extract(local, [tmp_path / "photo.png"], config, workers=1)
+    assert relative_error(local_features(features).places / factors, theirs["locations_yx"]) <= 1e-5
+    assert relative_error(features.vectors, theirs["descriptors"]) <= 1e-5
+    assert relative_error(1 / features.scales, theirs["scales"]) <= TOLERANCE
+    assert relative_error(features.strengths, theirs["attention"]) <= 1e-5
+    three = tuple(found["scales"][found["global_scale_indices"]].tolist())
+    (vector,) = extract(whole, [tmp_path / "photo.png"], dataclasses.replace(config, scales=three), workers=1)
+    assert absolute_error(vector.vectors[0], theirs["global"]) <= 1e-5
+    compared = {"max_image_size", "resize_factor", "image", "scale_factors_yx", "locations_yx", "descriptors"}
+    assert set(theirs) == compared | {"scales", "attention", "global"}
+
+
 def test_boxes_and_selection(arrays: Callable[[str], Arrays]) -> None:
     found = arrays("delf_select")
     for kind in ("block3", "dense"):
@@ -217,6 +298,38 @@ def test_boxes_and_selection(arrays: Callable[[str], Arrays]) -> None:
         overlap, most = re.fullmatch(r"nms_keep_iou([\d.]+)_max(\d+)", key).groups()  # type: ignore[union-attr]
         kept = without_overlap(found["nms_boxes"], found["nms_scores"], float(overlap), int(most))
         assert kept.tolist() == found[key].tolist(), key
+
+
+def test_the_ports_selection(arrays: Callable[[str], Arrays]) -> None:
+    """Scale 0.5 and stride 16; the threshold of 1 is halved until 20 places are left."""
+    found = arrays("delg_port")
+    attention = found["select_attention"]
+    chosen = strong_enough(attention.ravel(), 1.0)
+    np.testing.assert_array_equal(attention.ravel()[chosen], found["select_scores"])
+    boxes = receptive_boxes(4, 6, 291, 16, 145)[chosen] / found["select_scales"][:, None]
+    np.testing.assert_array_equal(boxes, found["select_boxes"])
+    vectors = nn.functional.normalize(tensor(found["select_map"]), dim=0).flatten(1).T.numpy()
+    assert relative_error(vectors[chosen], found["select_features"]) <= TOLERANCE
+    for overlap in ("0.98", "0.7"):
+        theirs = found[f"select_keep_iou{overlap}"].tolist()
+        assert without_overlap(boxes, found["select_scores"], float(overlap), 15).tolist() == theirs
+
+
+def test_files_of_features(arrays: Callable[[str], Arrays], tmp_path: Path) -> None:
+    found = arrays("delf_select")
+    local, whole = tmp_path / "photo.delg_local", tmp_path / "photo.delg_global"
+    local.write_bytes(found["file_local_bytes"].tobytes())
+    whole.write_bytes(found["file_global_bytes"].tobytes())
+    np.testing.assert_array_equal(read_global_file(whole), found["file_global"])
+    features = read_local_file(local, (640, 480))
+    np.testing.assert_array_equal(features.vectors, found["file_descriptors"])
+    np.testing.assert_array_equal(features.strengths, found["file_attention"])
+    np.testing.assert_array_equal(1 / features.scales, found["file_scales"])
+    assert relative_error(local_features(features).places, found["file_locations_yx"]) <= TOLERANCE
+    for damaged in (local.read_bytes()[:-3], b"\x08" * 9, b"", whole.read_bytes()):
+        whole.write_bytes(damaged)
+        with pytest.raises(StoreError, match="holds no"):
+            read_local_file(whole, (640, 480)) if damaged else read_global_file(whole)
 
 
 def test_delf_pca(arrays: Callable[[str], Arrays]) -> None:
@@ -295,6 +408,11 @@ def test_regional_asmk(arrays: Callable[[str], Arrays], tmp_path: Path, dim: int
         expected = found[f"d{dim}_db{image}_{kind}{star}"].reshape(len(words), -1)
         assert words.words.tolist() == found[f"d{dim}_db{image}_{kind}{star}_words"].tolist()
         assert absolute_error(words.codes[:, : expected.shape[1]].astype(float), expected) <= 3e-6
+    for number in range(3):
+        asked, key = index.query(wide(found[f"d{dim}_q{number}_features"]), 1), f"d{dim}_q{number}_asmk{star}"
+        assert asked.words.tolist() == found[f"{key}_words"].tolist()
+        expected = found[key].reshape(len(asked), -1)
+        assert absolute_error(asked.codes[:, : expected.shape[1]].astype(float), expected) <= 3e-6
     plain = {"l2": {}, "no_l2": {"norm": "none"}, "tau0.2_alpha1": {"alpha": 1.0, "threshold": 0.2}}
     plain["published"] = {} if kind == "asmk" else {"norm": "none"}
     for name, settings in plain.items():
@@ -302,6 +420,26 @@ def test_regional_asmk(arrays: Callable[[str], Arrays], tmp_path: Path, dim: int
         queries = [wide(found[f"d{dim}_q{number}_features"]) for number in range(3)]
         ours = np.array([index.scores(one, [str(image) for image in range(6)], config=config) for one in queries])
         assert relative_error(ours, found[f"d{dim}_{kind}{star}_scores_{name}"]) <= (1e-12 if star else 2e-5), name
+
+
+@pytest.mark.parametrize("dim", [16, 20])
+@pytest.mark.parametrize("kernel", ["real", "binary"])
+def test_several_words_and_no_features(arrays: Callable[[str], Arrays], tmp_path: Path, dim: int, kernel: str) -> None:
+    """An image may have three words per feature. One without any scores -1 there and 0 here: last in both."""
+    found, star = arrays("rasmk"), "_star" if kernel == "binary" else ""
+    index = Index.create(tmp_path / "index", Codebook(found[f"d{dim}_codebook"]), IndexConfig(kernel=kernel))  # type: ignore[arg-type]
+    words = index.query(found[f"d{dim}_db1_features"], 3)
+    assert words.words.tolist() == found[f"d{dim}_db1_asmk{star}_ma3_words"].tolist()
+    codes = found[f"d{dim}_db1_asmk{star}_ma3"].reshape(len(words), -1)
+    assert absolute_error(words.codes[:, : codes.shape[1]].astype(float), codes) <= 3e-6
+    index.add("some", words)
+    index.add("empty", np.empty((0, dim), np.float32))
+    query = found[f"d{dim}_q0_features"]
+    some, empty = index.scores(query, ["some", "empty"])
+    assert float(found[f"d{dim}_score_with_empty_asmk{star}"]) == -1
+    assert empty == 0
+    assert some > 0
+    assert index.search(query).names == ("some", "empty")
 
 
 def test_regional_vlad(arrays: Callable[[str], Arrays]) -> None:

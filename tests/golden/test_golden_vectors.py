@@ -23,7 +23,9 @@ from superfeat.nets.pair_whitening import affine, pca_whitening, whiten_pairs
 from superfeat.nets.pooling import Pooling, gem, mac, regional, rmac, spoc, squares, unit
 from superfeat.nets.second_order import SecondOrderAttention
 from superfeat.nets.trunk import Normalisation
+from superfeat.nets.vector_losses import second_order_loss, triplet_loss
 from superfeat.nets.whitening import Whitening, WhiteningFit
+from superfeat.training.objective import LISTWISE
 
 TOLERANCE = 2e-6  # of the largest value of an array
 DEEP = 1e-5  # absolute, of unit vectors, through a hundred layers of random weights
@@ -192,6 +194,9 @@ def test_a_whitening_of_too_few_pairs(arrays: Callable[[str], Arrays]) -> None:
     eight = whiten_pairs(x, queries, positives, 8)
     shown = nn.functional.normalize(eight(x[:20].float()), dim=1).numpy()
     assert absolute_error(shown @ shown.T, found["singular_Lw_similarity_first8"]) <= 1e-3
+    mean = -np.linalg.lstsq(eight.weight.double().numpy(), eight.bias.double().numpy(), rcond=None)[0]
+    rows = eight.weight.double().numpy()
+    assert relative_error(rows @ mean, rows @ found["singular_Lw_m"].ravel()) <= 1e-3
     assert found["singular_diagonal_added"] in [0.0, *(1e-10 * 10.0**power for power in range(12))]
 
 
@@ -305,15 +310,41 @@ def test_dirtorch_whitening(arrays: Callable[[str], Arrays]) -> None:
         assert relative_error(ours, found[key]) <= 1e-5, key
 
 
-def test_average_precision_loss(arrays: Callable[[str], Arrays]) -> None:
+@pytest.mark.parametrize(
+    ("name", "form"), [("ap", None), ("ap_dist", "distances"), ("tap", "ties"), ("taps", "simple-ties")]
+)
+def test_average_precision_losses(arrays: Callable[[str], Arrays], name: str, form: str | None) -> None:
+    """By the names that recipes have for them (`losses.listwise_form`)."""
     found = arrays("dirtorch")
     scores = tensor(found["ap_scores"]).requires_grad_()
-    each = bin_average_precision(scores, tensor(found["ap_labels"]), int(found["ap_bins"]))
+    each = LISTWISE[form](scores, tensor(found["ap_labels"]), int(found["ap_bins"]))
     loss = 1 - each.mean()
     loss.backward()
-    assert relative_error(each.detach(), found["ap_each"]) <= TOLERANCE
-    assert absolute_error(loss.detach(), found["ap_loss"]) <= TOLERANCE
+    assert relative_error(each.detach(), found[f"{name}_each"]) <= TOLERANCE
+    assert absolute_error(loss.detach(), found[f"{name}_loss"]) <= TOLERANCE
     assert scores.grad is not None
-    assert relative_error(scores.grad, found["ap_grad"]) <= 1e-5
+    assert relative_error(scores.grad, found[f"{name}_grad"]) <= 2e-5  # 64 bits are 1.1e-5 from `ap_dist`'s
+
+
+def test_average_precision_is_its_oracle(arrays: Callable[[str], Arrays]) -> None:
+    found = arrays("dirtorch")
+    each = bin_average_precision(tensor(found["ap_scores"]), tensor(found["ap_labels"]), int(found["ap_bins"]))
     slow = oracles_zoo.bin_average_precision(found["ap_scores"], found["ap_labels"], int(found["ap_bins"]))
-    assert relative_error(each.detach(), slow) <= 1e-5
+    assert relative_error(each, slow) <= 1e-5
+
+
+# -- SOLAR's losses
+
+
+@pytest.mark.parametrize(("name", "loss"), [("triplet_m1.25", triplet_loss), ("sos", second_order_loss)])
+def test_losses_of_solar(arrays: Callable[[str], Arrays], name: str, loss: Callable[..., Tensor]) -> None:
+    """A tuple is a query (-1), a positive (1) and negatives (0)."""
+    found = arrays("solar")
+    assert found["loss_label"].reshape(3, -1)[:, :3].tolist() == [[-1, 1, 0]] * 3
+    x = tensor(found["loss_x"]).requires_grad_()
+    tuples = x.T.reshape(3, -1, len(x))
+    ours = loss(tuples[:, 0], tuples[:, 1], tuples[:, 2:])
+    ours.backward()
+    assert relative_error(ours.detach(), found[f"{name}_loss"]) <= TOLERANCE
+    assert x.grad is not None
+    assert relative_error(x.grad, found[f"{name}_grad"]) <= 1e-5

@@ -6,14 +6,26 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import asmk_dropin, evaluate, localization, pairs, search, train, training_curve
+from benchmarks import (
+    asmk_dropin,
+    evaluate,
+    localization,
+    method_vectors,
+    methods,
+    pairs,
+    search,
+    train,
+    training_curve,
+)
 from benchmarks.extraction import seeded_network
 from benchmarks.plain import PlainFire
 
+from fixtures_evaluate import draw_things
 from fixtures_mapping import write_scene
 from fixtures_recipe import save_random_network
 from superfeat import Index
 from superfeat.extraction.extract import extract_to
+from superfeat.nets.trunk import ResNet
 from superfeat.sources.listing import list_photos
 from superfeat.weights import load_network
 
@@ -144,3 +156,50 @@ def test_the_curve_of_a_run_is_read_and_drawn(tmp_path: Path) -> None:
     assert json.loads(kept.read_text()) == {"first": [row], "second": [row]}
     training_curve.main(["draw", str(kept), "-o", str(tmp_path / "curve.png")])
     assert (tmp_path / "curve.png").stat().st_size > 1000
+
+
+@pytest.fixture
+def methods_data(tmp_path: Path) -> Path:
+    """Two small sets and a train.json with pairs, as DATA has them."""
+    folder = tmp_path / "data"
+    names = [[str(path.relative_to(folder)) for path in views] for views in draw_things(folder / "photos", 3, 3)]
+    every = [name for views in names for name in views]
+    (folder / "gnd").mkdir()
+    for name, grade in (("first", "pos"), ("second", "hard")):
+        queries = [{"img": views[0], grade: [every.index(other) for other in views[1:]]} for views in names]
+        extra = [] if grade == "pos" else [("easy", [])]
+        gnd = {"db": every, "queries": [dict(extra) | query | {"junk": []} for query in queries]}
+        (folder / "gnd" / f"{name}.json").write_text(json.dumps(gnd))
+    pairs_ = [[views[a], views[b]] for views in names for a in range(3) for b in range(a)]
+    (folder / "train.json").write_text(json.dumps({"pairs": pairs_}))
+    return folder
+
+
+def test_the_benchmark_of_methods_keeps_rows_and_draws(
+    methods_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every method but FIRe, on a tiny trunk; a row that is there is not measured again; others stay in the table."""
+    pytest.importorskip("cv2", reason="SIFT needs the extra geometry")
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(0)
+    torch.save(ResNet("resnet18", 4).state_dict(), tmp_path / "trunk.pth")
+    for module in (methods, method_vectors):
+        monkeypatch.setattr(module, "TRUNK", str(tmp_path / "trunk.pth"))
+    for name, value in (("LEARNING_PHOTOS", 6), ("WORDS", 8), ("WHITENED", 8), ("SIFT_WORDS", 4)):
+        monkeypatch.setattr(methods, name, value)
+    table = tmp_path / "methods.json"
+    base = ["--data", str(methods_data), "--work", str(tmp_path / "work"), "--size", "48"]
+    base = [*base, "--sets", "first", "second"]
+    with pytest.raises(SystemExit, match="run `extract` again"):
+        methods.main(["measure", *base, "--only", "gem"])
+    methods.main(["extract", *base, "train"])
+    methods.main(["measure", *base, "--only", "sift", "gem", "--json", str(table)])
+    rows = tmp_path / "work" / "rows"
+    before = {row.name: row.stat().st_mtime_ns for row in rows.iterdir()}
+    methods.main(["measure", *base, "--only", "gem", "gem-lw", "--json", str(table)])
+    assert before.items() <= {row.name: row.stat().st_mtime_ns for row in rows.iterdir()}.items()
+    found = json.loads(table.read_text())["methods"]
+    assert {one["key"] for one in found} == {"sift", "gem", "gem-lw"}
+    assert all(one["low"] <= one["mean"] <= one["high"] and len(one["sets"]) == 2 for one in found)
+    methods.main(["draw", str(table), "-o", str(tmp_path / "methods.png")])
+    assert (tmp_path / "methods.png").stat().st_size > 1000

@@ -43,6 +43,7 @@ DOING = {
 @click.option("--codebook", type=PATH, help="A codebook. [default: the one that the network brings]")
 @click.option("--codebook-images", multiple=True, help="Photos of other things (folder, list) to learn words from.")
 @click.option("--features", type=PATH, help="A features folder with the set's images, in place of extracting them.")
+@click.option("--local", type=PATH, help="Order the first 100 by the local features of this folder (DELG).")
 @click.option("--distractors", type=PATH, help="R1M's folder, or any folder of photos that are never right.")
 @click.option("--allow-missing", is_flag=True, help="Count photos that are not there as not found.")
 @click.option(
@@ -69,6 +70,7 @@ def evaluate(
     codebook: Path | None,
     codebook_images: tuple[str, ...],
     features: Path | None,
+    local: Path | None,
     distractors: Path | None,
     allow_missing: bool,
     analyses: int,
@@ -108,6 +110,7 @@ def evaluate(
         codebook_images=codebook_images,
         distractors=distractors,
         features=features,
+        local=local,
         allow_missing=allow_missing,
         workers=workers,
         device=device,

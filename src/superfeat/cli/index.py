@@ -26,7 +26,8 @@ from superfeat.settings import parse_assignment
 
 if TYPE_CHECKING:
     from superfeat.index.codebook import Round
-    from superfeat.index.make import Indexed, Indexing
+    from superfeat.index.make import Indexed
+    from superfeat.index.target import Indexing
 
 folder = click.Path(path_type=Path)
 # What becomes of a photo, in the order and the words in which it is told.
@@ -64,7 +65,7 @@ def codebook(
     """Learn the words of a collection from FEATURES (a features folder), or import an asmk codebook.pkl."""
     from superfeat.extraction.folder import FeatureStore
     from superfeat.index.codebook import Codebook
-    from superfeat.index.make import learn_words
+    from superfeat.index.target import learn_words
     from superfeat.storage.store import require_replaceable
 
     require_replaceable(output, ["manifest.json"], overwrite)
@@ -152,6 +153,11 @@ def photo_options(command: Command) -> Command:
     type=click.Choice(["binary", "real", *VECTOR_KERNELS]),
     help="For a new index. [default: binary; of vectors: float32]",
 )
+@click.option(
+    "--boxes",
+    type=folder,
+    help="Regional aggregation (R-ASMK): a JSON file of boxes by photo, or 'attention' for a box of our own.",
+)
 @photo_options
 @click.option("--sync", is_flag=True, help="Also drop photos that are no longer there.")
 @json_option
@@ -161,6 +167,7 @@ def index(
     output: Path,
     words: Path | None,
     kernel: str | None,
+    boxes: Path | None,
     weights: str | None,
     profile: str | None,
     assignments: tuple[str, ...],
@@ -184,15 +191,16 @@ def index(
     single = Path(sources[0]) if len(sources) == 1 else None
     chosen: dict[str, Any] = {"codebook": words, "kernel": kernel, "workers": workers, "on_round": _rounds()}
     if single is not None and (single.suffix == ".pkl" or (single / "manifest.json").is_file()):
-        if sync:
+        if sync or boxes is not None:
             raise SuperfeatError(
-                "--sync compares an index with folders of photos; it takes neither features nor a .pkl"
+                "--sync compares an index with folders of photos and --boxes cuts them: neither takes features or .pkl"
             )
         work = index_features(single, output, **chosen)
     else:
         keep_memory()
         limit_pixels(max_pixels)
         chosen |= {"settings": dict(parse_assignment(text) for text in assignments), "exclude": exclude}
+        chosen["boxes"] = boxes
         work = begin_indexing(sources, output, weights=weights, profile=profile, sync=sync, device=device, **chosen)
     follow = Follow()
     for event in work:

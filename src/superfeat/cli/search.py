@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from superfeat.index.places import Region
     from superfeat.rerank.order import Rerank
 
+FIRST_LOCAL = 100  # results that --local looks at
 BAR = 24  # characters of the longest bar: of certainty, or of the best score
 NO_GEOMETRY = (
     "no result is verified: the index does not note where words lie. To add that, make it again from the photos, or "
     "from features that were extracted with --regions"
 )
+LOCAL_HELP = "Order the first 100 by the local features of this folder, which `extract --regions` made (DELG)."
 BOX_HELP = "Only this part of the photo: x,y,width,height in pixels of the upright photo, or as fractions up to 1."
 
 
@@ -81,6 +83,10 @@ engine_weights = click.option(
     type=click.Choice(["matcher", "xfeat"]),
     help="Match the query with the first 20 results by keypoints, SIFT or XFeat; those that are certain come first.",
 )
+@click.option("--local", type=click.Path(path_type=Path), help=LOCAL_HELP)
+@click.option(
+    "--local-weights", shell_complete=complete_weights, help="The network of --local, for photos that it does not have."
+)
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a page with the photos, to look at.")
 @export_options
 @workers_option
@@ -98,6 +104,8 @@ def search(
     least: float | None,
     rerank: "Rerank | None",
     verify: str | None,
+    local: Path | None,
+    local_weights: str | None,
     html: Path | None,
     export: Path | None,
     keyword: str | None,
@@ -117,12 +125,15 @@ def search(
     listed = [line.rstrip("\r\n") for line in only if line.strip()] if only else None
     names = None if listed is None else names_of(engine.index, listed)
     count, order = len(engine.index) if every else top, {} if rerank is None else {"rerank": rerank}
-    found, skipped = _ask(engine, queries, box, top=count, only=names, config=config, **order)
+    first = count if local is None else max(count, FIRST_LOCAL)
+    found, skipped = _ask(engine, queries, box, top=first, only=names, config=config, **order)
     if skipped and not found and not as_json:
         name, reason = skipped[0].name, skipped[0].reason
         raise ImageError(reason if name in reason else f"{name}: {reason}")
     if verify is not None:
         found = [engine.match_first(answer, kind="xfeat" if verify == "xfeat" else "sift") for answer in found]
+    if local is not None:
+        found = _by_local_features(found, local, local_weights, workers, count)
     answers = [_likely(answer, least) for answer in found]
     results = [answer.as_dict() for answer in answers]
     print_result({"index": str(index_folder), "results": results, "skipped": as_told(skipped)}, as_json, _report)
@@ -142,6 +153,16 @@ def search(
     if skipped:
         say(f"superfeat: {len(skipped)} of {len(found) + len(skipped)} queries could not be read")
         raise click.exceptions.Exit(1)
+
+
+def _by_local_features(
+    answers: "list[Answer]", folder: Path, weights: str | None, workers: int | None, count: int
+) -> "list[Answer]":
+    from superfeat.engine.local import LocalLook
+
+    look = LocalLook(folder, weights, workers)
+    ordered = [look.order(answer) for answer in answers]
+    return [dataclasses.replace(answer, hits=answer.hits[:count]) for answer in ordered]
 
 
 def _likely(answer: "Answer", least: float | None) -> "Answer":

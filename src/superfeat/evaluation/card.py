@@ -10,6 +10,7 @@ from typing import TypedDict
 import superfeat
 from superfeat.config import VECTOR_KERNELS, EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
+from superfeat.evaluation.local import FIRST, LocalStage
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, CodebookFacts
 from superfeat.index.index import Index
@@ -74,9 +75,14 @@ class MemoryCard(_ImageMemory, total=False):
     bytes_per_posting: int
 
 
-class Card(TypedDict):
-    """card.json of a run."""
+class LocalCard(TypedDict):
+    """The second stage: so many first images were ordered anew by the local features of this network."""
 
+    network: str | None
+    first: int
+
+
+class _Card(TypedDict):
     format: str
     version: int
     dataset: DatasetCard
@@ -90,6 +96,12 @@ class Card(TypedDict):
     seconds: dict[str, float]
 
 
+class Card(_Card, total=False):
+    """card.json of a run."""
+
+    local: LocalCard
+
+
 def make_card(
     network: Network,
     test: RetrievalSet,
@@ -99,10 +111,11 @@ def make_card(
     codebook: Codebook | None,
     index: Index | None,
     seconds: Mapping[str, float],
+    local: LocalStage | None = None,
 ) -> Card:
     """The card of a finished run."""
     images = len(test.photos) + len(distractors)
-    return {
+    card: Card = {
         "format": FORMAT,
         "version": VERSION,
         "dataset": _dataset(test, distractors, missing, config),
@@ -127,6 +140,9 @@ def make_card(
         },
         "seconds": {stage: round(value, 1) for stage, value in seconds.items()},
     }
+    if local is not None:
+        card["local"] = {"network": local.network, "first": FIRST}
+    return card
 
 
 def _dataset(
@@ -209,6 +225,9 @@ def card_in_words(card: Card) -> Iterator[str]:
     scales = ", ".join(f"{scale:g}" for scale in extract["scales"])
     yield f"Longest side {extract['max_side']}, {len(extract['scales'])} scales ({scales}), {kept}."
     yield from _asmk_in_words(card)
+    if "local" in card:
+        local = card["local"]
+        yield f"The first {local['first']} are ordered by local features of {str(local['network'])[:12]} (RANSAC)."
     software = ", ".join(f"{name} {version}" for name, version in card["software"].items())
     yield f"Made with {software}."
     yield "Seconds: " + ", ".join(f"{stage} {value:.0f}" for stage, value in card["seconds"].items()) + "."

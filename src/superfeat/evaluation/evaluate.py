@@ -48,6 +48,7 @@ def evaluate(
     codebook_images: str | Path | Iterable[str | Path] = (),
     distractors: str | Path | None = None,
     features: str | Path | None = None,
+    local: str | Path | None = None,
     allow_missing: bool = False,
     workers: int | None = None,
     device: str = "cpu",
@@ -59,7 +60,8 @@ def evaluate(
     per thing. The words are those of `codebook`, or learned from `codebook_images`, photos of other things, or brought
     by the network; then the profile is "fast" unless one is named, else "paper". `settings` are of EvaluateConfig.
     `distractors` is R1M's folder, or any folder of photos that are never right; `features` a features folder with the
-    set's images, in place of extracting them. A run that was stopped goes on. `on_round` is told how far k-means is.
+    set's images, in place of extracting them; `local` one with local features and their regions, by which the first 100
+    images are ordered anew (DELG's re-ranking). A run that was stopped goes on. `on_round` is told how far k-means is.
     """
     listed = [codebook_images] if isinstance(codebook_images, (str, Path)) else list(codebook_images)
     source = DEFAULT_WEIGHTS if weights is None else weights
@@ -79,6 +81,7 @@ def evaluate(
             codebook=_words(brought if codebook is None else codebook, listed, config, network),
             distractors=() if distractors is None else _distractors(Path(distractors)),
             features=None if features is None else Path(features),
+            local=None if local is None else Path(local),
             allow_missing=allow_missing,
             workers=workers,
             device=device,

@@ -18,6 +18,7 @@ from superfeat.errors import DatasetError, StoreError
 from superfeat.evaluation.card import VERSION as CARD_VERSION
 from superfeat.evaluation.card import Card, card_in_words, make_card
 from superfeat.evaluation.judge import GradedRanking, Scores, judge, shortened
+from superfeat.evaluation.local import LocalStage
 from superfeat.evaluation.rankings import RankingsWriter
 from superfeat.evaluation.searching import SetNames, distractor_names, names_in, renamed
 from superfeat.evaluation.stages import (
@@ -49,8 +50,8 @@ from superfeat.weights import Network
 
 FORMAT = "superfeat-evaluation"
 VERSION = 1
-RunFacts = TypedDict(
-    "RunFacts",
+_RunFacts = TypedDict(
+    "_RunFacts",
     {
         "network": str,
         "dataset": str,
@@ -63,6 +64,14 @@ RunFacts = TypedDict(
         "names of distractors": str,
     },
 )
+
+
+class RunFacts(_RunFacts, total=False):
+    """What a run is of."""
+
+    local: str | None  # digest of the network of its second stage
+
+
 Result = TypeVar("Result")
 Steps = Generator[Step, None, Result]
 
@@ -84,6 +93,7 @@ def run_protocol(
     codebook: Codebook | Sequence[Photo] = (),
     distractors: Sequence[Photo] = (),
     features: Path | None = None,
+    local: Path | None = None,
     allow_missing: bool = False,
     workers: int | None = None,
     device: str = "cpu",
@@ -92,8 +102,8 @@ def run_protocol(
     """Yields how far each stage is, and at the end what came out, which is also in the folder `output`.
 
     `codebook` is one, or the photos to learn it from. `features` is a features folder with the set's images, used in
-    place of extracting them. Distractors are searched among the photos and are never right. `on_round` is told how far
-    k-means is.
+    place of extracting them; `local` one with local features, by which the first 100 are ordered anew. Distractors are
+    searched among the photos and are never right. `on_round` is told how far k-means is.
     """
     _require_files(test, distractors, allow_missing)
     if config.method == "asmk" and not isinstance(codebook, Codebook) and not codebook:
@@ -101,8 +111,9 @@ def run_protocol(
             "words must be learned from photos of other things: give some, or a codebook that is made",
             arguments=["codebook_images", "codebook"],
         )
+    stage = _local_stage(local, test, distractors, config)
     run = _EvaluationFolder(Path(output), workers, device, on_round)
-    with run.writing(_facts(network, test, distractors, config)):
+    with run.writing(_facts(network, test, distractors, config, stage)):
         if features is None:
             features = run.path / ("pooled" if config.method == "pooled" else "features")
             with run.timed("features"):
@@ -118,9 +129,9 @@ def run_protocol(
             words = yield from run.words(network, codebook, config)
             missing += yield from run.index(network, store, names, distractors, words, config)
             index = Index.open(run.path / "index")
-        answers = yield from run.search(store, names, test, distractors, config)
+        answers = yield from run.search(store, names, test, distractors, config, stage)
         test, answered = _answered(test, answers)
-        card = as_json(make_card(network, test, distractors, missing, config, words, index, run.seconds))
+        card = as_json(make_card(network, test, distractors, missing, config, words, index, run.seconds, stage))
         scores = as_json(judge(test, answered, distractors))
         run.finish(card, scores)
     yield Evaluated(card, scores)
@@ -240,6 +251,7 @@ class _EvaluationFolder:
         test: RetrievalSet,
         distractors: Sequence[Photo],
         config: EvaluateConfig,
+        local: LocalStage | None,
     ) -> Steps[list[GradedRanking | None]]:
         found: list[GradedRanking | None] = []
         images = len(names.database) + len(distractors)
@@ -248,7 +260,7 @@ class _EvaluationFolder:
                 more = FeatureStore(self.path / "pooled-distractors") if distractors else None
                 answers = search_pooled(store, names, more, test, distractors)
             else:
-                answers = search_index(self.path / "index", store, names, test, distractors, self.workers)
+                answers = search_index(self.path / "index", store, names, test, distractors, local, self.workers)
             for answer in answers:
                 if answer is not None:
                     rankings.add(answer)
@@ -263,7 +275,23 @@ class _EvaluationFolder:
         write_json(self.path / "scores.json", scores)
 
 
-def _facts(network: Network, test: RetrievalSet, distractors: Sequence[Photo], config: EvaluateConfig) -> RunFacts:
+def _local_stage(
+    folder: Path | None, test: RetrievalSet, distractors: Sequence[Photo], config: EvaluateConfig
+) -> LocalStage | None:
+    if folder is None:
+        return None
+    if distractors or config.method == "pooled":
+        raise DatasetError("a second stage by local features takes neither distractors nor pooled vectors")
+    return LocalStage(folder, test)
+
+
+def _facts(
+    network: Network,
+    test: RetrievalSet,
+    distractors: Sequence[Photo],
+    config: EvaluateConfig,
+    local: LocalStage | None,
+) -> RunFacts:
     """What must be the same for a run to be gone on with."""
     asked = [(query.photo.name, query.photo.box, query.positives, query.junk, query.hard) for query in test.queries]
     return {
@@ -276,6 +304,7 @@ def _facts(network: Network, test: RetrievalSet, distractors: Sequence[Photo], c
         "names of images": _digest([(photo.name, photo.box) for photo in test.photos]),
         "queries and their answers": _digest(asked),
         "names of distractors": _digest([photo.name for photo in distractors]),
+        "local": None if local is None else local.network,
     }
 
 

@@ -15,6 +15,7 @@ from superfeat.config import EvaluateConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.errors import StoreError
 from superfeat.evaluation.judge import GradedRanking, grade_ranking, grades_of
+from superfeat.evaluation.local import LocalStage
 from superfeat.evaluation.searching import SetNames, distractor_names, own_names, renamed, search_set, stored_queries
 from superfeat.extraction.extract import extract_to, pool_to
 from superfeat.extraction.folder import FeatureStore, photo_stamp, stored_names
@@ -165,17 +166,21 @@ def search_index(
     names: SetNames,
     test: RetrievalSet,
     distractors: Sequence[Photo],
+    local: LocalStage | None,
     workers: int | None,
 ) -> Iterator[GradedRanking | None]:
     """The answer to each query, one whole ranking in memory at a time; None where its photo could not be read.
 
-    Equal scores stand in the order of the set, whenever an image came into the index.
+    Equal scores stand in the order of the set, whenever an image came into the index. `local` orders the first anew.
     """
     index, asked = Index.open(folder), stored_queries(store, names)
     found = search_set(index, [*names.database, *distractor_names(distractors)], asked, workers)
     grades = grades_of(test)
-    for query, one in zip(test.queries, found, strict=True):
-        yield None if one is None else grade_ranking(query, grades, *one)
+    for number, (query, one) in enumerate(zip(test.queries, found, strict=True)):
+        if one is None:
+            yield None
+        else:
+            yield grade_ranking(query, grades, *one) if local is None else local.order(number, query, grades, one)
 
 
 def search_pooled(

@@ -22,7 +22,13 @@ def read_for(config: ExtractConfig, source: str | Path | bytes, box: Box | None 
     """A photo decoded as these settings say. ImageError if it cannot be."""
     notes: list[str] = []
     pixels = read_image(
-        source, max_side=config.max_side, upright=config.upright, box=box, draft=config.draft, on_note=notes.append
+        source,
+        max_side=config.max_side,
+        upright=config.upright,
+        box=box,
+        draft=config.draft,
+        bilinear=config.resampling == "bilinear",
+        on_note=notes.append,
     )
     return Decoded(pixels, "; ".join(notes) or None)
 

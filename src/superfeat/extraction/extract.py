@@ -300,11 +300,11 @@ def _start(
     height, width = decoded.pixels.shape[:2]
     scales = [scale for scale in config.scales if min(scaled_size(height, width, scale)) >= 1]
     image = torch.from_numpy(normalise(decoded.pixels, *network.normalisation)).unsqueeze(0).to(device)
-    recompute: bool | str = network.module.recompute_scale
-    if getattr(network.module, "round_sizes", False):
-        recompute = ROUNDED
+    rounded = method_of(network.config.method).round_sizes
+    stride = network.stride if rounded else None
+    recompute: bool | str = ROUNDED if rounded else network.module.recompute_scale
     attention = "none" if network.one_vector else config.attention
-    parts = [runners.submit(_run_scale, module, image, scale, recompute, attention) for scale in scales]
+    parts = [runners.submit(_run_scale, module, image, scale, recompute, attention, stride) for scale in scales]
     return _Pending((width, height), scales, parts, decoded.note)
 
 
@@ -315,9 +315,12 @@ def _run_scale(
     scale: float,
     recompute: bool | str,
     attention: str,
+    stride: int | None,
 ) -> ScaleFeatures:
     local = module(resize(image, scale, recompute))
-    regions = None if attention == "none" else find_regions(local).cpu().numpy()
+    height, width = image.shape[-2:]
+    steps = None if stride is None else (stride / (scale * height), stride / (scale * width))
+    regions = None if attention == "none" else find_regions(local, steps).cpu().numpy()
     maps = local.maps[0].cpu().numpy() if attention == "maps" and local.maps is not None else None
     return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps, local.grid)
 

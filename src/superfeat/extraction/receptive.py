@@ -18,6 +18,15 @@ def centres(boxes: Boxes) -> Float32[np.ndarray, "n 2"]:
     return np.asarray((boxes[:, :2] + boxes[:, 2:]) / 2, np.float32)
 
 
+def strong_enough(
+    strengths: Float32[np.ndarray, " n"], threshold: float, fewest: int = 20
+) -> Int64[np.ndarray, " kept"]:
+    """Numbers of the features that are at least so strong; the threshold is halved until there are `fewest`, or all."""
+    while (strengths >= threshold).sum() < min(fewest, (strengths > 0).sum()):
+        threshold /= 2
+    return np.flatnonzero(strengths >= threshold)
+
+
 def without_overlap(
     boxes: Boxes, scores: Float32[np.ndarray, " n"], overlap: float, most: int
 ) -> Int64[np.ndarray, " kept"]:

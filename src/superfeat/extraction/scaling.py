@@ -25,12 +25,19 @@ def resize(
     )
 
 
-def find_regions(local: Local) -> Float[Tensor, "n 4"]:
-    """Centroid x, y and standard deviation in x, y of each feature's attention, as fractions of the image."""
+def find_regions(local: Local, steps: tuple[float, float] | None = None) -> Float[Tensor, "n 4"]:
+    """Centroid x, y and standard deviation in x, y of each feature's attention, as fractions of the image.
+
+    A place is in the middle of its share of the image; with `steps`, the height and width of one place as fractions,
+    where its receptive field is centred, as DELF has it: on pixel 0 for the first.
+    """
     height, width = local.grid
     device = local.vectors.device
-    x = ((torch.arange(width, device=device) + 0.5) / width).expand(height, width).flatten()
-    y = ((torch.arange(height, device=device) + 0.5) / height).unsqueeze(1).expand(height, width).flatten()
+    columns, rows = (torch.arange(side, device=device) for side in (width, height))
+    x, y = (columns + 0.5) / width, (rows + 0.5) / height
+    if steps is not None:
+        x, y = (columns * steps[1]).clamp(max=1), (rows * steps[0]).clamp(max=1)
+    x, y = x.expand(height, width).flatten(), y.unsqueeze(1).expand(height, width).flatten()
     within = torch.tensor([width, height], device=device).float().square().mul(12).reciprocal()  # a place is a cell
     places = torch.stack((x, y), dim=1)
     if local.maps is None:

@@ -5,20 +5,18 @@ of the upright photo.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
 from superfeat.config import ExtractConfig
 from superfeat.errors import DatasetError, SuperfeatError
-from superfeat.extraction.decode import decode
+from superfeat.extraction.decode import read_for
 from superfeat.features import Features, ImageWords
-from superfeat.images import Photo, Skipped
-from superfeat.index.entries import Added
-from superfeat.index.identity import Register
+from superfeat.images import Photo
 from superfeat.index.index import Index
 from superfeat.index.places import enclose
 from superfeat.index.regional import regional_words
@@ -26,6 +24,7 @@ from superfeat.index.regional import regional_words
 if TYPE_CHECKING:
     from superfeat.weights import Network
 
+ATTENTION = "attention"  # in place of a file of boxes
 LEAST_SCORE = 0.1  # of a detected box
 BoxOf = tuple[float, float, float, float]  # left, top, right, bottom as fractions
 Boxes = Mapping[str, Sequence[BoxOf]]  # by the names of photos
@@ -73,37 +72,49 @@ def attention_box(features: Features) -> list[BoxOf]:
     return [(left, top, min(1.0, left + width), min(1.0, top + height))]
 
 
-def add_photos_with_boxes(
-    index: Index,
-    network: "Network",
-    photos: Iterable[Photo],
-    config: ExtractConfig,
-    boxes: Boxes | None = None,
-    *,
-    workers: int | None = None,
-) -> Iterator[Added | Skipped]:
-    """Adds each photo as the mean of its whole and of its boxes; without `boxes` of where its attention lies.
+class PhotoRegions(NamedTuple):
+    """Which parts of photos are looked at on their own: boxes by the names of photos; None: where attention lies.
 
-    Search such an index with SearchConfig(assignments=1, norm="none") for the scores of the paper.
+    Search an index of such photos with SearchConfig(assignments=1, norm="none") for the scores of the paper.
     """
-    from superfeat.extraction.extract import extract_pixels
 
-    if network.one_vector:
-        raise SuperfeatError("boxes are aggregated over words: take a network of local features")
-    register = Register(index)
+    boxes: Boxes | None = None
 
-    def words_of(pixels: UInt8[np.ndarray, "height width 3"], name: str) -> ImageWords:
-        whole = extract_pixels(network, pixels, config, name=name, workers=workers)
-        chosen = attention_box(whole) if boxes is None else boxes.get(name, [])
-        parts = [extract_pixels(network, crop(pixels, box), config, name=name, workers=workers) for box in chosen]
-        return regional_words(index, [whole, *parts])
+    @classmethod
+    def read(cls, source: str | Path) -> "PhotoRegions":
+        """The boxes of a file, or "attention"."""
+        return cls(None if str(source) == ATTENTION else read_boxes(source))
 
-    for photo in photos:
-        decoded = decode(photo, config)
-        if isinstance(decoded, Skipped):
-            yield decoded
-        else:
-            yield index.add(photo.name, words_of(decoded.pixels, photo.name), register.facts(photo))
+    @property
+    def kind(self) -> str:
+        """As an index notes it."""
+        return ATTENTION if self.boxes is None else "file"
+
+    def require_known(self, names: Collection[str]) -> None:
+        """DatasetError if there are boxes, and none of these photos has one."""
+        if self.boxes and not any(name in self.boxes for name in names):
+            asked, there = next(iter(self.boxes)), next(iter(names), "nothing")
+            raise DatasetError(f"no photo has a box: the boxes are of photos like {asked}, and these are like {there}")
+
+    def words(
+        self,
+        index: Index,
+        network: "Network",
+        photo: Photo,
+        whole: Features,
+        config: ExtractConfig,
+        workers: int | None,
+    ) -> ImageWords:
+        """A photo with these features as the mean of its whole and of its boxes. ImageError if it cannot be read."""
+        from superfeat.extraction.extract import extract_pixels
+
+        if network.one_vector:
+            raise SuperfeatError("boxes are aggregated over words: take a network of local features")
+        chosen = attention_box(whole) if self.boxes is None else self.boxes.get(photo.name, [])
+        pixels = read_for(config, photo.path, photo.box).pixels if chosen else None
+        parts = [] if pixels is None else [crop(pixels, box) for box in chosen]
+        looked = [extract_pixels(network, part, config, name=photo.name, workers=workers) for part in parts]
+        return regional_words(index, [whole, *looked])
 
 
 def crop(pixels: UInt8[np.ndarray, "height width 3"], box: BoxOf) -> UInt8[np.ndarray, "h w 3"]:

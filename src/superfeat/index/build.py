@@ -10,6 +10,7 @@ from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, photo_stamp
 from superfeat.features import Features, ImageWords, Meta
 from superfeat.images import Photo, Skipped
+from superfeat.index.boxes import PhotoRegions
 from superfeat.index.codebook import read_codebook_manifest
 from superfeat.index.entries import Added
 from superfeat.index.identity import Register
@@ -64,18 +65,20 @@ def add_photos(
     config: ExtractConfig,
     *,
     extracted: FeatureStore | None = None,
+    regions: PhotoRegions | None = None,
     workers: int | None = None,
     device: str = "cpu",
 ) -> Iterator[Added | Skipped]:
     """Brings photos in, each under the name it has or a longer one; one whose bytes are known is not extracted again.
 
-    `extracted` holds features of some of them, made by the same network with the same settings.
+    `extracted` holds features of some of them, made by the same network with the same settings. With `regions` an image
+    is the mean of its whole and of its boxes (R-ASMK).
     """
-    _require_same(index, as_json({"extract": as_dict(config)}))
+    _require_same(index, as_json({"extract": as_dict(config), "boxes": None if regions is None else regions.kind}))
     register = Register(index)
     known = register.sort(list(photos))
     yield from (Added(entry.name, entry.id, "same") for _, entry in known.same)
-    looker = _Looker(index, network, config, extracted, workers, device, bool(known.same))
+    looker = _Looker(index, network, config, extracted, regions, workers, device, bool(known.same))
     changed: list[Photo] = []
     for photo in known.changed:  # first: what was moved must be found before a changed photo takes its place
         settled = register.settle(photo, copies=False)
@@ -97,12 +100,13 @@ class _Looker:
         network: "Network",
         config: ExtractConfig,
         extracted: FeatureStore | None,
+        regions: PhotoRegions | None,
         workers: int | None,
         device: str,
         some_known: bool,
     ) -> None:
         self.index, self.network, self.config, self.extracted = index, network, config, extracted
-        self.workers, self.device = workers, device
+        self.regions, self.workers, self.device = regions, workers, device
         self.some = some_known  # whether any photo could be read so far
 
     def look_at(self, register: Register, photos: Iterable[Photo]) -> Iterator[Added | Skipped]:
@@ -111,6 +115,7 @@ class _Looker:
         later: list[Photo] = []
         metas: dict[str, Meta] = {}
         notes: dict[str, str | None] = {}
+        given: dict[str, Photo] = {}  # as they were called
         pending: set[str] = set()
 
         def unknown() -> Iterator[Photo]:
@@ -121,13 +126,13 @@ class _Looker:
                     outcomes.append(settled)
                 else:
                     named = dataclasses.replace(photo, name=register.name_for(photo))
-                    metas[named.name] = register.facts(photo)
+                    metas[named.name], given[named.name] = register.facts(photo), photo
                     pending.update([digest] if digest is not None else [])
                     yield named
 
         def new() -> Iterator[tuple[str, ImageWords, Meta]]:
             for features in self._features(unknown(), outcomes):
-                words = self.index.query(features, assignments=1)
+                words = self._words(features, given.pop(features.name))
                 notes[features.name] = features.note
                 yield features.name, words, {**metas[features.name], **_facts(features, words)}
 
@@ -138,6 +143,11 @@ class _Looker:
         yield from outcomes
         if later:
             yield from self.look_at(register, later)
+
+    def _words(self, features: Features, photo: Photo) -> ImageWords:
+        if self.regions is None:
+            return self.index.query(features, assignments=1)
+        return self.regions.words(self.index, self.network, photo, features, self.config, self.workers)
 
     def _features(self, photos: Iterator[Photo], outcomes: list[Added | Skipped]) -> Iterator[Features]:
         """Of each photo, from `extracted` where it has them; those that cannot be read go to the outcomes."""

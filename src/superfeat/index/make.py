@@ -1,41 +1,35 @@
 """The main job: photos, a features folder or an inverted file into an index on disk, made if there is none."""
 
-import contextlib
 import dataclasses
 import shutil
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from superfeat.config import (
     DEFAULT_PROFILE,
     DEFAULT_WEIGHTS,
-    OWN_CODEBOOK,
-    VECTOR_KERNELS,
-    VECTOR_METHODS,
-    CodebookConfig,
     ExtractConfig,
-    IndexConfig,
 )
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, stored_names
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped
+from superfeat.index.boxes import PhotoRegions
 from superfeat.index.build import (
     add_features,
     add_inverted_file,
     add_photos,
     feature_facts,
-    suggest_words,
     take_calibration,
 )
-from superfeat.index.codebook import Codebook, Round, remove_work, train_codebook
+from superfeat.index.codebook import Codebook
 from superfeat.index.entries import Added
 from superfeat.index.identity import Register, file_digest
 from superfeat.index.index import Index
 from superfeat.index.manifest import IndexFacts
 from superfeat.index.sync import is_gone, missing_photos
-from superfeat.index.writer import require_free
+from superfeat.index.target import Indexing, OnRound, Target
 from superfeat.methods import profile_for
 from superfeat.settings import Changes, as_dict, overlay
 from superfeat.sources.listing import LeftOut, Listing, list_photos, nothing_there
@@ -45,21 +39,6 @@ from superfeat.work import Work, at_once
 
 PhotoSources = str | Path | Iterable[str | Path]
 Kernel = Literal["binary", "real", "float32", "float16", "int8"]
-OnRound = Callable[[Round], None]  # told how far k-means is
-
-
-class Indexing(NamedTuple):
-    """How far an indexing is: `done` of `total` photos or features, and the photo just done.
-
-    `known` of those that are done were known before, or by their bytes: they took no time to look at.
-    """
-
-    stage: Literal["extracting", "words", "indexing", "reading"]
-    done: int
-    total: int | None
-    name: str = ""
-    detail: str = ""
-    known: int = 0
 
 
 @dataclasses.dataclass
@@ -108,6 +87,7 @@ def begin_indexing(
     codebook: str | Path | Codebook | None = None,
     kernel: Kernel | None = None,
     exclude: Iterable[str] = (),
+    boxes: str | Path | None = None,
     sync: bool = False,
     workers: int | None = None,
     device: str = "cpu",
@@ -121,12 +101,14 @@ def begin_indexing(
 
     `weights`, `profile` and `settings` (of ExtractConfig) are the index's own where there is one, and its codebook too;
     a new one takes the codebook and the calibration that come with the network, or with "own" a codebook
-    learned from the photos. `sync` drops photos that have certainly gone from the folders. `on_round` is told how far
-    k-means is.
+    learned from the photos. `boxes` is a file of boxes (`read_boxes`), or "attention": each photo becomes the mean of
+    its whole and of these (R-ASMK). `sync` drops photos that have certainly gone from the folders. `on_round` is told
+    how far k-means is.
     """
-    target = _Target(Path(path), codebook, kernel, workers, on_round)
+    target = Target(Path(path), codebook, kernel, workers, on_round)
     sources = [photos] if isinstance(photos, (str, Path)) else list(photos)
-    asked = _Wanted(sources, tuple(exclude), weights, profile, settings or {}, sync, device)
+    regions = None if boxes is None else PhotoRegions.read(boxes)
+    asked = _Wanted(sources, tuple(exclude), weights, profile, settings or {}, regions, sync, device)
     return Work(_photos(asked, target))
 
 
@@ -142,6 +124,7 @@ class _Wanted(NamedTuple):
     weights: str | Path | None
     profile: str | None
     settings: Changes
+    regions: PhotoRegions | None
     sync: bool
     device: str
 
@@ -156,120 +139,10 @@ def index_features(
     on_round: OnRound | None = None,
 ) -> Work[Indexing, Indexed]:
     """The same from a features folder, or from an inverted file (.pkl) of the reference implementation."""
-    return Work(_features(Path(features), _Target(Path(path), codebook, kernel, workers, on_round)))
+    return Work(_features(Path(features), Target(Path(path), codebook, kernel, workers, on_round)))
 
 
-class _Target:
-    """The index that is to be filled, new or not, and what is known of its words."""
-
-    def __init__(
-        self,
-        path: Path,
-        codebook: str | Path | Codebook | None,
-        kernel: str | None,
-        workers: int | None,
-        on_round: OnRound | None,
-    ) -> None:
-        self.path, self.workers, self.on_round = path, workers, on_round
-        self.old = (path / "manifest.json").is_file()
-        if self.old and (codebook is not None or kernel is not None):
-            raise SuperfeatError(f"{path} has its codebook and kernel already; they cannot be chosen again")
-        if not self.old:
-            require_free(path)
-        self.own = str(codebook) == OWN_CODEBOOK and not Path(OWN_CODEBOOK).exists()
-        self.codebook = None if self.own else codebook
-        self.kernel = kernel
-        self.config = overlay(IndexConfig(), {"kernel": kernel} if kernel else {})
-        self.waiting = path.with_name(f"{path.name}.features")  # features, until words are learned from them
-        self._learned = path.with_name(f"{path.name}.codebook")
-
-    @property
-    def needs_features(self) -> bool:
-        """Whether words must be learned from features before there can be an index."""
-        return not self.old and self.codebook is None
-
-    def suit(self, network: Network) -> None:
-        """Chooses words and kernel for photos that are one vector each. SuperfeatError if others are asked for."""
-        self._suit(network.one_vector, network.dim, network.digest)
-
-    def _suit(self, one_vector: bool, dim: int, network: str | None) -> None:
-        asked = self.kernel in VECTOR_KERNELS
-        if not one_vector:
-            if asked:
-                raise SuperfeatError(
-                    f"the kernel {self.kernel} is for networks with one vector per photo; take binary or real"
-                )
-            return
-        if self.old:
-            return
-        if self.codebook is not None or self.own:
-            raise SuperfeatError("a network with one vector per photo has no words: leave the codebook out")
-        if self.kernel is not None and not asked:
-            known = ", ".join(VECTOR_KERNELS)
-            raise SuperfeatError(f"the kernel {self.kernel} is for local features; vectors are stored as {known}")
-        self.codebook = Codebook.of_vectors(dim, network)
-        self.config = overlay(IndexConfig(), {"kernel": self.kernel or VECTOR_KERNELS[0]})
-
-    def suit_features(self, store: FeatureStore) -> None:
-        """The same for a features folder: by the method that its network has."""
-        method = store.manifest.get("network", {}).get("method")
-        one = method in VECTOR_METHODS
-        self._suit(one, store.manifest["dim"], store.network)
-
-    def facts(self) -> IndexFacts:
-        return Index.open(self.path).facts if self.old else {}
-
-    def open(
-        self, facts: IndexFacts, network: str | None, store: FeatureStore | None
-    ) -> Generator[Indexing, None, Index]:
-        """The index, made if it is not there, with the codebook that is given or one learned from `store`."""
-        if self.old:
-            return Index.open(self.path)
-        words = yield from self._words(store)
-        index = Index.create(self.path, words, self.config, network=network, facts=facts)
-        shutil.rmtree(self._learned, ignore_errors=True)  # it travels with the index
-        return index
-
-    @contextlib.contextmanager
-    def no_empty_index(self, index: Index) -> Iterator[None]:
-        """An index that was made just now goes again if nothing could be added to it."""
-        try:
-            yield
-        except BaseException:
-            if not self.old and not len(index):
-                shutil.rmtree(self.path, ignore_errors=True)
-            raise
-
-    def _words(self, store: FeatureStore | None) -> Generator[Indexing, None, Codebook]:
-        if isinstance(self.codebook, Codebook):
-            return self.codebook
-        if self.codebook is not None:
-            return Codebook.open(self.codebook)
-        if store is None:
-            raise SuperfeatError("a new index needs a codebook here: name one")
-        if not self._learned.exists():
-            config = CodebookConfig(words=suggest_words(sum(entry.count for entry in store.entries)))
-            yield Indexing("words", 0, None, "", f"learning a codebook of {config.words} words from these photos")
-            learn_words(store, config, self._learned, workers=self.workers, on_round=self.on_round)
-        return Codebook.open(self._learned)
-
-
-def learn_words(
-    store: FeatureStore,
-    config: CodebookConfig,
-    output: Path,
-    *,
-    overwrite: bool = False,
-    workers: int | None = None,
-    on_round: OnRound | None = None,
-) -> None:
-    """A codebook of these features. Stopped early it leaves its rounds beside the output, and goes on from there."""
-    work = output.with_name(f"{output.name}.partial")
-    train_codebook(store, config, work=work, workers=workers, on_progress=on_round).save(output, overwrite=overwrite)
-    remove_work(work)
-
-
-def _photos(asked: _Wanted, target: _Target) -> Steps:
+def _photos(asked: _Wanted, target: Target) -> Steps:
     vanished = _vanished_folders(asked, target)
     listing = list_photos([one for one in asked.sources if one not in vanished], exclude=asked.exclude)
     if not listing.photos and not (asked.sync and target.old):
@@ -281,7 +154,7 @@ def _photos(asked: _Wanted, target: _Target) -> Steps:
     source = str(asked.weights or known.get("weights") or DEFAULT_WEIGHTS)
     network = load_network(source)
     extract = extract_settings(known, asked.profile, asked.settings, network.config.method)
-    target.suit(network)
+    target.suit(network, asked.regions, [photo.name for photo in listing.photos])
     carried = carried_codebook(source)
     if target.needs_features and not target.own:
         target.codebook = carried
@@ -289,15 +162,21 @@ def _photos(asked: _Wanted, target: _Target) -> Steps:
     if target.needs_features:
         noted = yield from _extract_first(target, network, listing.photos, extract, asked.device)
     store = FeatureStore(target.waiting) if target.waiting.exists() else None
-    where = str(Path(source).absolute()) if Path(source).exists() else source
-    index = yield from target.open(as_json({"extract": as_dict(extract), "weights": where}), network.digest, store)
+    index = yield from target.open(_facts(extract, source, asked.regions), network.digest, store)
     with target.no_empty_index(index):
         if carried is not None:
             take_calibration(index, carried)
         done = Indexed(target.path, noted=noted, left_out=listing.left_out, unlisted=listing.unlisted)
         yield from _upgrade(index, listing.photos)
         outcomes = add_photos(
-            index, network, listing.photos, extract, extracted=store, workers=target.workers, device=asked.device
+            index,
+            network,
+            listing.photos,
+            extract,
+            extracted=store,
+            regions=asked.regions,
+            workers=target.workers,
+            device=asked.device,
         )
         yield from _count(outcomes, done, len(listing.photos))
     _compare(index, asked, listing, done)
@@ -305,7 +184,16 @@ def _photos(asked: _Wanted, target: _Target) -> Steps:
     return done
 
 
-def _vanished_folders(asked: _Wanted, target: _Target) -> list[str | Path]:
+def _facts(extract: ExtractConfig, source: str, regions: PhotoRegions | None) -> IndexFacts:
+    """What a new index notes of how its photos are looked at."""
+    where = str(Path(source).absolute()) if Path(source).exists() else source
+    facts: IndexFacts = as_json({"extract": as_dict(extract), "weights": where})
+    if regions is not None:
+        facts["boxes"] = regions.kind
+    return facts
+
+
+def _vanished_folders(asked: _Wanted, target: Target) -> list[str | Path]:
     """Folders that are to be compared with the index and are not there, although it has photos of them."""
     gone = [one for one in asked.sources if asked.sync and target.old and is_gone(one)]
     if not gone:
@@ -344,7 +232,7 @@ def extract_settings(known: IndexFacts, profile: str | None, changes: Changes, m
 
 
 def _extract_first(
-    target: _Target, network: Network, photos: Sequence[Photo], config: ExtractConfig, device: str
+    target: Target, network: Network, photos: Sequence[Photo], config: ExtractConfig, device: str
 ) -> Generator[Indexing, None, list[LeftOut]]:
     """Words can only be learned when there are features: they wait in a folder beside the index.
 
@@ -367,7 +255,7 @@ def _extract_first(
     return noted
 
 
-def _features(source: Path, target: _Target) -> Steps:
+def _features(source: Path, target: Target) -> Steps:
     done = Indexed(target.path)
     if source.suffix == ".pkl":
         index = yield from target.open({}, None, None)

@@ -23,6 +23,7 @@ class IndexFacts(TypedDict, total=False):
 
     extract: Values  # settings of ExtractConfig
     weights: str  # name or path of the network
+    boxes: str  # where an image is the mean of its boxes: "file" or "attention"
 
 
 class FileFacts(TypedDict):

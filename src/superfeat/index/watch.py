@@ -17,8 +17,9 @@ from superfeat.config import DEFAULT_QUIET
 from superfeat.errors import MissingExtraError, SuperfeatError
 from superfeat.extraction.folder import photo_stamp
 from superfeat.images import image_endings
-from superfeat.index.make import Indexed, Indexing, begin_indexing
+from superfeat.index.make import Indexed, begin_indexing
 from superfeat.index.sync import is_gone
+from superfeat.index.target import Indexing
 from superfeat.sources.listing import EXCLUDED, list_photos
 from superfeat.work import Work
 

@@ -34,6 +34,13 @@ def plain_trunk(config: TrunkConfig) -> Trunk:
     return ResNet(config.arch, config.stages, config.stride_in_1x1, normalisation)
 
 
+def trunk_stride(config: TrunkConfig) -> int:
+    """Pixels from one place of the trunk's map to the next, without building it."""
+    if config.layout == "slim":
+        return int(2 ** (min(config.stages, 3) + 2))
+    return int(2 ** (config.stages + 1)) * (2 if config.layout == "keras-half" else 1)
+
+
 @dataclasses.dataclass(frozen=True)
 class Method:
     """One method of the paper's tables."""
@@ -50,4 +57,5 @@ class Method:
     trunk: Callable[[TrunkConfig], Trunk] = plain_trunk
     scales: tuple[float, ...] | None = None  # of its paper, where they are not the profile's
     one_vector: bool = False  # per photo, instead of local features
+    round_sizes: bool = False  # of scaled photos (half to even), instead of cutting them off
     recipe: Changes = dataclasses.field(default_factory=dict)  # what its recipes are laid over

@@ -54,10 +54,7 @@ class Delf(LocalNetwork):
 
     Without a head the norm of a feature stands in for attention. `source` says what a feature is: the place of the map
     (then a whitening, which may be a plain PCA, makes it narrower), the autoencoder's, or what the head has inside.
-    Sizes of scaled images are rounded, half to even.
     """
-
-    round_sizes = True
 
     def __init__(
         self,

@@ -29,7 +29,6 @@ class Local(NamedTuple):
 class LocalNetwork(nn.Module, abc.ABC):
     """Images -> local features: a trunk, then what a method makes of its map. Without whitening they are raw."""
 
-    round_sizes = False  # whether sizes of scaled images are rounded (half to even), not cut off
     recompute_scale = False  # whether the scale of a resized image is the ratio of the rounded sizes
     trunk: Trunk
     whitening: Whitening | None

@@ -73,6 +73,7 @@ INLINE_PANEL = (4.0, 2.8)  # small, so that its text is large on a phone
 MATRIX = (2.9, 3.1)
 ROUNDING = 0.005  # a correlation that is lower than 0 by less is 0
 CELL = 1.7  # inches of a photo's width
+ALONE = 1.5  # width of the bar that stands for the error of a single point
 FEW_POINTS = 16  # up to here each gets a mark
 FEW_BARS = 16  # up to here each gets its number
 END_GAP = 0.075  # of the axes' height between the names at the ends of lines
@@ -242,13 +243,14 @@ def _curves(figures: Any, panels: Sequence[Panel], columns: int, size: tuple[flo
     figure, places = _panels(figures, panels, columns, size)
     for axes, panel in zip(places, panels, strict=True):
         _frame(axes, panel)
-        for one, look in zip(panel.series, _looks(panel.series), strict=True):
+        for number, (one, look) in enumerate(zip(panel.series, _looks(panel.series), strict=True)):
             x, y = np.asarray(one.x, float), np.asarray(one.y, float)
-            marker = "o" if len(x) == 1 or (len(x) <= FEW_POINTS and not one.paper) else None
+            marker = "os"[number >= len(COLOURS)] if len(x) == 1 or (len(x) <= FEW_POINTS and not one.paper) else None
             axes.plot(x, y, label=one.label, marker=marker, **look)
             if one.error is not None:
                 error = np.asarray(one.error, float)
-                axes.fill_between(x, y - error, y + error, color=look["color"], alpha=0.16, linewidth=0)
+                line = ALONE if len(x) == 1 else 0  # a band of one point would be invisible without
+                axes.fill_between(x, y - error, y + error, color=look["color"], alpha=0.16 + 0.3 * line, linewidth=line)
     if all(_end_together(panel.series) for panel in panels):
         for axes, panel in zip(places, panels, strict=True):
             _name_ends(axes, panel.series)

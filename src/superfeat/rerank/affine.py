@@ -5,7 +5,7 @@ are the same as the released ones, seed by seed.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -108,15 +108,15 @@ def _residuals(matrix: Float[np.ndarray, "2 3"], source: Places, target: Places)
 
 def rerank(
     order: Sequence[int] | Int64[np.ndarray, " n"],
-    scores: Float[np.ndarray, " images"],
-    inliers: dict[int, int],
+    scores: Float[np.ndarray, " images"] | Mapping[int, float],
+    inliers: Mapping[int, int],
     *,
     first: int = 100,
     junk: Sequence[int] = (),
 ) -> list[int]:
     """Images by (inliers, first score): the `first` that are not junk have been counted, the others have none."""
-    every = [int(image) for image in order]
-    judged = [image for image in every if image not in set(junk)]
+    every, ignored = [int(image) for image in order], set(junk)
+    judged = [image for image in every if image not in ignored]
     counted = {image: inliers.get(image, 0) for image in judged[:first]}
     return sorted(every, key=lambda image: (-counted.get(image, 0), -float(scores[image])))
 

@@ -1,5 +1,6 @@
 """One training tuple: query, positive and negatives -> losses, what to watch, and the gradient."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from superfeat.config import LossConfig
-from superfeat.nets.listwise import bin_average_precision
+from superfeat.nets.listwise import bin_average_precision, distance_average_precision, tie_average_precision
 from superfeat.nets.local import Local, pool
 from superfeat.nets.losses import (
     attention_correlation,
@@ -34,6 +35,12 @@ MEASURES = (
 )
 
 
+LISTWISE: dict[str | None, Callable[[Tensor, Tensor, int], Tensor]] = {
+    None: bin_average_precision,
+    "ties": tie_average_precision,
+    "simple-ties": functools.partial(tie_average_precision, simplified=True),
+    "distances": distance_average_precision,
+}
 WATCHED = 5  # negatives whose matches are counted: as many as a tuple of the paper has
 
 
@@ -162,7 +169,7 @@ def _listwise_loss(
     assert config.listwise is not None
     own = torch.from_numpy(things)
     right = (own[:, None] == own[None]).to(vectors.dtype)
-    each = config.pooled * (1 - bin_average_precision(vectors @ vectors.T, right, config.listwise))
+    each = config.pooled * (1 - LISTWISE[config.listwise_form](vectors @ vectors.T, right, config.listwise))
     pairs = each.reshape(-1, 2).mean(dim=1)  # a pair counts once, as it does with the other losses
     rows = torch.zeros(len(pairs), len(MEASURES), dtype=torch.float64)
     for name in ("loss", "pooled"):

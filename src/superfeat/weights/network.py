@@ -61,6 +61,11 @@ class Network:
         return Normalisation(self.config.trunk.mean, self.config.trunk.std)
 
     @property
+    def stride(self) -> int:
+        """Pixels from one place of the map to the next."""
+        return self.module.trunk.stride
+
+    @property
     def one_vector(self) -> bool:
         """Whether a photo is one vector, and not many local features."""
         return method_of(self.config.method).one_vector

@@ -23,17 +23,19 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
+from superfeat.config import TrunkConfig
 from superfeat.errors import ImageError, MissingExtraError, StoreError, SuperfeatError, WeightsError
 from superfeat.images import normalise, read_image
 from superfeat.methods import method_of
+from superfeat.methods.method import trunk_stride
 from superfeat.nets.fused import fold_batch_norm
 from superfeat.nets.global_vector import combine_scales
 from superfeat.nets.local import Local
 from superfeat.nets.second_order import AttendedResNet, SecondOrderAttention
-from superfeat.nets.tensorflow_trunks import KerasResNet, SlimResNet
+from superfeat.nets.tensorflow_trunks import EverySecond, KerasResNet, SlimResNet
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
-from superfeat.settings import as_dict
+from superfeat.settings import as_dict, overlay
 from superfeat.storage.records import as_record
 from superfeat.storage.store import explained, write_file
 from superfeat.weights.network import Network, NetworkFacts, Provenance, network_config
@@ -55,9 +57,9 @@ def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> Non
     """
     if not isinstance(network.module, nn.Module):
         raise SuperfeatError("this network is an exported one already; export the network that it came from")
-    if not isinstance(network.module.trunk, ResNet) or isinstance(network.module.trunk, (SlimResNet, KerasResNet)):
+    if not isinstance(network.module.trunk, ResNet):
         found = type(network.module.trunk).__name__
-        raise SuperfeatError(f"only networks on a ResNet of torchvision's form can be exported, not on a {found}")
+        raise SuperfeatError(f"only networks on a ResNet can be exported, not on a {found}")
     _prepare(path, overwrite)
     write_file(path, _seal(_build(network), network, network.digest, network.provenance, "float32"))
 
@@ -124,19 +126,21 @@ class OnnxModule:
         self.digest: str = facts["digest"]
         self.precision: str = facts["precision"]
         self.dim: int = session.get_outputs()[0].shape[-1]
-        self.stride = 2 ** (facts["network"]["trunk"]["stages"] + 1)
+        self.stride = trunk_stride(overlay(TrunkConfig(), facts["network"]["trunk"]))
         known = [output.name for output in session.get_outputs()]
-        self.outputs = [name for name in ("vectors", "strengths", "maps") if name in known]
+        self.outputs = [name for name in ("vectors", "strengths", "grid", "maps") if name in known]
         self.one_vector = "power" in known
         self.signed = facts["network"]["method"] == "apgem"
-        made = method_of(facts["network"]["method"]).module
-        self.recompute_scale, self.round_sizes = made.recompute_scale, made.round_sizes
+        self.recompute_scale = method_of(facts["network"]["method"]).module.recompute_scale
 
     def __call__(self, images: Float[Tensor, "1 3 height width"]) -> Local:
         pixels = np.ascontiguousarray(images.detach().cpu().float().numpy())
-        vectors, strengths, *maps = map(torch.from_numpy, self.session.run(self.outputs, {"image": pixels}))
+        results = self.session.run(self.outputs, {"image": pixels})
+        found = dict(zip(self.outputs, map(torch.from_numpy, results), strict=True))
         height, width = (-(-side // self.stride) for side in pixels.shape[2:])  # each halving rounds up
-        return Local(vectors, strengths, (height, width), maps[0] if maps else None)
+        if "grid" in found:
+            height, width = (int(side) for side in found["grid"])
+        return Local(found["vectors"], found["strengths"], (height, width), found.get("maps"))
 
     @functools.cached_property
     def _ending(self) -> tuple[Tensor, Whitening | None]:
@@ -170,6 +174,10 @@ class OnnxNetwork(Network):
     @property
     def dim(self) -> int:
         return self.module.dim
+
+    @property
+    def stride(self) -> int:
+        return self.module.stride
 
 
 def _package(name: str) -> Any:
@@ -266,10 +274,11 @@ class _Graph:
         self.nodes.append(self.helper.make_node("TopK", [x, count], [values, places], name=values))
         return values, places
 
-    def convolution(self, x: str, name: str, conv: nn.Module, norm: nn.Module) -> str:
+    def convolution(self, x: str, name: str, conv: nn.Module, norm: nn.Module, **edges: str) -> str:
         assert isinstance(conv, nn.Conv2d)
         assert isinstance(norm, nn.BatchNorm2d)
-        shape = {"strides": conv.stride, "pads": [*conv.padding, *conv.padding], "kernel_shape": conv.kernel_size}
+        padded: dict[str, Any] = {**edges} or {"pads": [*conv.padding, *conv.padding]}
+        shape = {"strides": conv.stride, "kernel_shape": conv.kernel_size, **padded}
         return self.add("Conv", x, *fold_batch_norm(conv, norm), name=TRUNK + name, **shape)
 
 
@@ -278,6 +287,9 @@ def _build(network: Network) -> Any:
     graph, module = _Graph(), network.module
     x = _add_trunk(graph, module.trunk)  # type: ignore[arg-type]
     outputs = method_of(network.config.method).export(graph, module, x)
+    if isinstance(module.trunk, KerasResNet) and not network.one_vector:  # its halvings do not all round up
+        graph.add("Cast", graph.add("Shape", x, start=2), to=1, name="grid")
+        outputs["grid"] = [2]
     image, *results = (
         graph.helper.make_tensor_value_info(name, elem_type=1, shape=shape)  # 1: float32
         for name, shape in ({"image": [1, 3, "height", "width"]} | outputs).items()
@@ -291,19 +303,28 @@ def _build(network: Network) -> Any:
 
 
 def _add_trunk(graph: _Graph, trunk: ResNet) -> str:
-    x = graph.relu(graph.convolution("image", "stem", trunk.conv1, trunk.bn1))
-    x = graph.add("MaxPool", x, name=f"{TRUNK}pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    same = {"auto_pad": "SAME_UPPER"}  # TensorFlow's
+    keras, slim = isinstance(trunk, KerasResNet), isinstance(trunk, SlimResNet)
+    x = graph.relu(graph.convolution("image", "stem", trunk.conv1, trunk.bn1, **(same if keras else {})))
+    edges: dict[str, Any] = same if slim else {"pads": [0, 0, 0, 0] if keras else [1, 1, 1, 1]}
+    x = graph.add("MaxPool", x, name=f"{TRUNK}pool", kernel_shape=[3, 3], strides=[2, 2], **edges)
     for number, block in enumerate(trunk.blocks()):
         y = graph.relu(graph.convolution(x, f"{number}/conv1", block.conv1, block.bn1))
         y = graph.convolution(y, f"{number}/conv2", block.conv2, block.bn2)
         if isinstance(block, Bottleneck):
             y = graph.convolution(graph.relu(y), f"{number}/conv3", block.conv3, block.bn3)
-        if block.downsample is not None:
+        if isinstance(block.downsample, EverySecond):
+            x = _every_second(graph, x)
+        elif block.downsample is not None:
             x = graph.convolution(x, f"{number}/shortcut", *block.downsample)
         x = graph.relu(graph.add("Add", y, x, name=f"{TRUNK}{number}"))
         if isinstance(trunk, AttendedResNet) and (attend := trunk.attention_behind(block)) is not None:
             x = _add_attention(graph, attend, x)
-    return x
+    return _every_second(graph, x) if isinstance(trunk, KerasResNet) and trunk.subsample else x
+
+
+def _every_second(graph: _Graph, x: str) -> str:
+    return graph.add("MaxPool", x, kernel_shape=[1, 1], strides=[2, 2])
 
 
 def _add_attention(graph: _Graph, module: SecondOrderAttention, x: str) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from superfeat.errors import WeightsError
+from superfeat.storage.protobuf import fields, varint
 
 FOOTER, MAGIC = 48, 0xDB4775248B80FB57
 TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}  # DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64
@@ -73,13 +74,13 @@ def _entries(table: bytes) -> Iterator[tuple[str, _Variable]]:
     """Names and where their values lie; the header and arrays of other types are passed over."""
     if len(table) < FOOTER or struct.unpack("<Q", table[-8:])[0] != MAGIC:
         raise ValueError("no table")
-    _, place = _varint(table, len(table) - FOOTER)  # of the meta index
-    _, place = _varint(table, place)
-    offset, place = _varint(table, place)
-    size, _ = _varint(table, place)
+    _, place = varint(table, len(table) - FOOTER)  # of the meta index
+    _, place = varint(table, place)
+    offset, place = varint(table, place)
+    size, _ = varint(table, place)
     for _, handle in _block(table, offset, size):
-        begin, after = _varint(handle, 0)
-        length, _ = _varint(handle, after)
+        begin, after = varint(handle, 0)
+        length, _ = varint(handle, after)
         for name, value in _block(table, begin, length):
             entry = _parse(value)
             if name and entry.dtype in TYPES:
@@ -94,51 +95,22 @@ def _block(table: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]
     end = len(data) - 4 * (struct.unpack("<I", data[-4:])[0] + 1)
     place, key = 0, b""
     while place < end:
-        shared, place = _varint(data, place)
-        rest, place = _varint(data, place)
-        length, place = _varint(data, place)
+        shared, place = varint(data, place)
+        rest, place = varint(data, place)
+        length, place = varint(data, place)
         key = key[:shared] + data[place : place + rest]
         yield key, data[place + rest : place + rest + length]
         place += rest + length
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 128:
-            return value, place
-        if shift > 63:
-            raise ValueError("a number without end")
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a protocol buffer."""
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
-        kind = tag & 7
-        if kind == 0:
-            value, place = _varint(data, place)
-            yield tag >> 3, value
-        elif kind == 2:
-            length, place = _varint(data, place)
-            yield tag >> 3, data[place : place + length]
-            place += length
-        else:
-            place += 8 if kind == 1 else 4
-
-
 def _parse(data: bytes) -> _Variable:
-    numbers = {number: value for number, value in _fields(data) if isinstance(value, int)}
+    numbers = {number: value for number, value in fields(data) if isinstance(value, int)}
     shape: list[int] = []
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 2 and isinstance(value, bytes):
-            for part, size in _fields(value):
+            for part, size in fields(value):
                 if part == 2 and isinstance(size, bytes):
-                    shape.append(next((one for name, one in _fields(size) if name == 1 and isinstance(one, int)), 0))
+                    shape.append(next((one for name, one in fields(size) if name == 1 and isinstance(one, int)), 0))
     return _Variable(numbers.get(1, 0), tuple(shape), numbers.get(4, 0), numbers.get(5, 0))
 
 

@@ -14,7 +14,8 @@ from superfeat.errors import DatasetError, SuperfeatError
 from superfeat.extraction.extract import as_photos, extract
 from superfeat.features import Features, Ranking
 from superfeat.images import Skipped
-from superfeat.index.boxes import add_photos_with_boxes, attention_box, crop, read_boxes
+from superfeat.index.boxes import PhotoRegions, attention_box, crop, read_boxes
+from superfeat.index.build import add_photos
 from superfeat.index.codebook import Codebook
 from superfeat.rerank.affine import local_features, rerank_ranking
 from superfeat.weights import build_module
@@ -66,14 +67,14 @@ def test_photos_with_boxes_are_found(tmp_path: Path, photo_folder: Path) -> None
     some = np.concatenate([one.vectors for one in extract(net, photos, CONFIG, on_skip=lambda skipped: None)])
     codebook = Codebook(some[:: max(1, len(some) // 16)][:16])
     for name, boxes in (("given", {photos[0].name: [(0.0, 0.0, 0.5, 0.5), (0.5, 0.5, 1.0, 1.0)]}), ("own", None)):
-        index = Index.create(tmp_path / name, codebook)
-        done = list(add_photos_with_boxes(index, net, photos, CONFIG, boxes, workers=1))
+        index, regions = Index.create(tmp_path / name, codebook), PhotoRegions(boxes)
+        done = list(add_photos(index, net, photos, CONFIG, regions=regions, workers=1))
         added = [one for one in done if not isinstance(one, Skipped)]
         assert len(index) == len(added) >= 1
         query = next(iter(extract(net, [photos[0]], CONFIG, on_skip=lambda skipped: None)))
         ranking = index.search(query, 3, config=SearchConfig(assignments=1, norm="none"))
         assert ranking[0].score > 0
-        again = list(add_photos_with_boxes(index, net, photos, CONFIG, boxes, workers=1))
+        again = list(add_photos(index, net, photos, CONFIG, regions=regions, workers=1))
         assert {one.outcome for one in again if not isinstance(one, Skipped)} == {"same"}
 
 

@@ -1,5 +1,6 @@
 """Pictures: whole files of sensible size, the same from the same values, and never in the way of what is missing."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -239,3 +240,13 @@ superfeat.pages.plots.draw_curves([], {str(tmp_path / "a.png")!r})
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_error_of_a_single_point_is_seen() -> None:
+    """A band of no width would not be; colours that come again have another marker."""
+    alone = [Series(f"method {number}", [number + 1], [50.0 + number], error=[2.0]) for number in range(7)]
+    drawn = curve_svg([Panel("", "x", "y", alone)])
+    without = curve_svg([Panel("", "x", "y", [dataclasses.replace(one, error=None) for one in alone])])
+    assert drawn.count("<path") > without.count("<path")
+    assert "stroke-width: 1.5" in drawn
+    assert "stroke-width: 1.5" not in without

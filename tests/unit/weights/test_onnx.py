@@ -16,7 +16,14 @@ from PIL import Image
 from torch import Tensor
 
 from superfeat import extract, load_network, save_network
-from superfeat.config import ExtractConfig, LitConfig, NetworkConfig, TrunkConfig
+from superfeat.config import (
+    AttentionConfig,
+    ExtractConfig,
+    LitConfig,
+    NetworkConfig,
+    PoolingConfig,
+    TrunkConfig,
+)
 from superfeat.errors import ImageError, MissingExtraError, StoreError, SuperfeatError, WeightsError
 from superfeat.features import Features
 from superfeat.nets.local import Local
@@ -36,6 +43,21 @@ CONFIGS = {
     "how": NetworkConfig("how", TRUNK, None, 32),
     "how-raw": NetworkConfig("how", TRUNK, None, None),
 }
+HEADS = {
+    "delf": NetworkConfig("delf", TRUNK, None, 24, attention=AttentionConfig()),
+    "delf-untrained": NetworkConfig("delf", TRUNK, None, None, attention=AttentionConfig(trained=False)),
+    "delf-head": NetworkConfig("delf", TRUNK, None, 16, attention=AttentionConfig("head")),
+    "delf-slim": NetworkConfig(
+        "delf", TrunkConfig("resnet50", 2, layout="slim"), None, None, attention=AttentionConfig("reduced", 24)
+    ),
+    "delf-keras": NetworkConfig(
+        "delf", TrunkConfig("resnet50", 2, layout="keras-half"), None, 16, attention=AttentionConfig("reduced", 24)
+    ),
+    "delg-keras": NetworkConfig(
+        "delg", TrunkConfig("resnet50", 2, layout="keras"), None, None, PoolingConfig("gem", layer=20)
+    ),
+}
+CONFIGS |= HEADS
 # 1 place, 2 places, 30 below the threshold, 48 on it, 221 above, a strip, and a size with no common divisor
 SIZES = [(1, 1), (5, 9), (33, 47), (64, 48), (97, 131), (16, 300), (101, 53)]
 TOLERANCE = 1e-4
@@ -55,7 +77,7 @@ def make_network(name: str, seed: int = 0) -> Network:
     return Network(module, CONFIGS[name], {"source": "drawn", "seed": seed})
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=[name for name in CONFIGS if name not in HEADS])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, Network]:
     network = make_network(request.param)
     path = tmp_path_factory.mktemp("onnx") / "network.onnx"
@@ -108,6 +130,27 @@ def test_export_equals_torch_at_any_size(pair: tuple[Network, Network], size: tu
     assert (ours.maps is None) == (theirs.maps is None)
     if ours.maps is not None and theirs.maps is not None:
         assert distance(ours.maps, theirs.maps) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_networks_with_attention_and_of_tensorflow(name: str, tmp_path: Path, photos: list[Path]) -> None:
+    """DELF with its head, on trunks of torchvision, TF-Slim and Keras: features, places, and what is extracted."""
+    network = make_network(name)
+    export_onnx(network, tmp_path / "network.onnx")
+    loaded = load_network(tmp_path / "network.onnx")
+    assert (loaded.stride, loaded.digest, loaded.dim) == (network.stride, network.digest, network.dim)
+    for size in ((33, 47), (64, 48), (97, 131), (101, 53)):
+        image = torch.randn(1, 3, *size)
+        theirs, ours = run(network, image), run(loaded, image)
+        assert ours.grid == theirs.grid or network.one_vector
+        assert distance(ours.vectors, theirs.vectors) < TOLERANCE
+        assert distance(ours.strengths, theirs.strengths) < TOLERANCE
+    config = ExtractConfig(features_per_image=10_000, scales=(1.0, 0.7), attention="regions")
+    for one, other in zip(extract(loaded, photos, config), extract(network, photos, config), strict=True):
+        assert distance(one.vectors, other.vectors) < TOLERANCE or not network.one_vector
+        if not network.one_vector:
+            for found, expected in zip(in_order_of_place(one), in_order_of_place(other), strict=True):
+                assert distance(found, expected) < TOLERANCE
 
 
 def test_loaded_network_has_the_facts_of_the_exported_one(pair: tuple[Network, Network]) -> None:
