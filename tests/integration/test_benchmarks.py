@@ -56,11 +56,12 @@ def test_the_drop_in_benchmark_compares_equal_scores(tmp_path: Path) -> None:
 
 
 def test_the_benchmark_of_pairs_tells_time_and_memory(tmp_path: Path) -> None:
-    small = ["--images", "60", "--words", "64", "--words-per-image", "8", "--top", "3", "--connected"]
+    small = ["--images", "60", "--words", "64", "--words-per-image", "8", "--top", "3", "--connected", "--checked", "30"]
     pairs.main(["-o", str(tmp_path / "index"), *small, "--json", str(tmp_path / "out.json")])
     rows = json.loads((tmp_path / "out.json").read_text())["pairs"]
     assert [row["photos"] for row in rows] == [60, 60]
     assert rows[1]["parts"] == 1
+    assert json.loads((tmp_path / "out.json").read_text())["brute_force"]["equal"]
     assert all(row["peak_MB"] > 0 for row in rows)
 
 
