@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None) -> None:
     rows = [compare(collection, images, chosen.query_words, chosen.rounds) for images in chosen.images]
     facts: dict[str, Any] = {"cores": os.cpu_count(), "reference": None, "search": rows}
     if importlib.util.find_spec(REFERENCE):
-        facts["reference"] = f"asmk {importlib.metadata.version(REFERENCE)}"
+        facts["reference"] = f"{REFERENCE} {importlib.metadata.version(REFERENCE.partition('.')[0])}"
         facts["whole"] = whole_searches(min(chosen.images[0], 200), 100, min(chosen.words, 4096), 20)
     text = json.dumps(facts, indent=2)
     print(text)
