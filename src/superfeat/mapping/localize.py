@@ -142,9 +142,13 @@ def match_with(where: OpenMap, points: LocalPoints, number: int) -> Match | None
 
 def points_of(where: OpenMap, number: int) -> Int64[np.ndarray, "n"]:
     """For each local point of a photo the number of its point in the model, -1 if it has none."""
-    place = where.registered[number]
-    image = where.models[place.model].image(place.image)
-    return np.asarray([one.point3D_id if one.has_point3D() else -1 for one in image.points2D], np.int64)
+    found = where.seen.get(str(number))
+    if found is None:
+        place = where.registered[number]
+        image = where.models[place.model].image(place.image)
+        found = np.asarray([one.point3D_id if one.has_point3D() else -1 for one in image.points2D], np.int64)
+        where.seen.put(str(number), found)
+    return found
 
 
 def clusters(where: OpenMap, matches: Sequence[Match]) -> list[list[Match]]:

@@ -12,8 +12,9 @@ from fixtures_mapping import CAMERA, HEIGHT, WIDTH, Place, looking, map_of, writ
 from superfeat.errors import DatasetError, StoreError
 from superfeat.mapping.cameras import CameraPose, guessed_camera, pose_error
 from superfeat.mapping.local.interface import LocalPoints, mutual_nearest
-from superfeat.mapping.localize import Located, clusters, locate, match_with
+from superfeat.mapping.localize import Located, Match, clusters, locate, match_with
 from superfeat.mapping.map_folder import OpenMap, read_points
+from superfeat.mapping.match_cache import MatchCache
 from superfeat.mapping.measure import QueryResult, measure_localization, read_results, score
 from superfeat.mapping.pose_files import write_poses
 from superfeat.mapping.scenes import read_scenes
@@ -145,6 +146,10 @@ def test_maps_that_are_none(where: OpenMap, tmp_path: Path) -> None:
     np.savez(tmp_path / "hostile.npz", places=np.asarray([{}], object), vectors=np.zeros((1, 2)))
     with pytest.raises(StoreError, match="damaged"):
         read_points(tmp_path / "hostile.npz")
+    whole = (where.folder / "local" / "000000.npz").read_bytes()
+    (tmp_path / "torn.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StoreError, match="damaged"):
+        read_points(tmp_path / "torn.npz")
 
 
 # -- Measuring
@@ -197,6 +202,31 @@ def test_two_scenes_in_one_database(tmp_path: Path) -> None:
     assert len(read_results(results)) == 5
     again = measure_localization(scenes, tmp_path / "work", methods, tops=(5,), exhaustive=True).result()
     assert [one.percent for one in again] == [one.percent for one in found]
+
+
+def test_matches_are_kept_for_a_run_that_goes_on(tmp_path: Path) -> None:
+    cache = MatchCache(tmp_path / "matches")
+    assert cache.read("scene/one.jpg") == {}
+    cache.write("scene/one.jpg", {})
+    assert cache.read("scene/one.jpg") == {}
+    some = Match(3, 1, np.asarray([0, 4]), np.asarray([7, 9]))
+    cache.write(
+        "scene/one.jpg", {5: (None, 0.0), 3: (some, 0.25), 2: (Match(2, 0, some.query[:0], some.points[:0]), 0.5)}
+    )
+    found = cache.read("scene/one.jpg")
+    assert list(found) == [5, 3, 2]
+    assert found[5] == (None, 0.0)
+    match, seconds = found[3]
+    assert match is not None
+    assert (match.number, match.model, match.query.tolist(), match.points.tolist()) == (3, 1, [0, 4], [7, 9])
+    assert seconds == 0.25
+    empty = found[2][0]
+    assert empty is not None
+    assert len(empty.query) == len(empty.points) == 0
+    path = next((tmp_path / "matches").iterdir())
+    for torn in (path.read_bytes()[:-30], b"torn"):
+        path.write_bytes(torn)
+        assert cache.read("scene/one.jpg") == {}
 
 
 def test_scenes_without_a_scale_and_scenes_that_are_none(tmp_path: Path) -> None:
