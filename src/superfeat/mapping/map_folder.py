@@ -112,7 +112,7 @@ def read_points(path: Path) -> LocalPoints:
     """What `save_points` wrote, checked."""
     with explained(path, "read"):
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 places, vectors = file["places"], file["vectors"].astype(np.float32)
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise StoreError(f"{path} is damaged ({error}); make the map again") from error

@@ -31,7 +31,7 @@ class MatchCache:
         if not path.is_file():
             return {}
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 numbers, models, seconds, pairs = (file[name] for name in ("numbers", "models", "seconds", "pairs"))
                 parts = np.split(pairs, np.cumsum(file["counts"])[:-1])
                 return {
