@@ -3,7 +3,7 @@
 from superfeat.errors import ConfigError
 from superfeat.mapping.local.interface import LocalMethod
 
-NAMES = ("sift", "xfeat")
+NAMES = ("sift", "xfeat", "aliked", "disk")
 
 
 def load_local(name: str) -> LocalMethod:
@@ -16,4 +16,8 @@ def load_local(name: str) -> LocalMethod:
         from superfeat.mapping.local.xfeat import MutualXFeat
 
         return MutualXFeat()
+    if name in ("aliked", "disk"):
+        from superfeat.mapping.local.lightglue import LightGlued
+
+        return LightGlued("aliked" if name == "aliked" else "disk")
     raise ConfigError(f"unknown local features '{name}'; known are {', '.join(NAMES)}")
