@@ -33,12 +33,15 @@ def measure(index: Path, output: Path, top: int, connected: bool, workers: int) 
     engine = Engine.open(index)
     began, used = time.perf_counter(), time.process_time()
     choice = PairChoice(top=top, connected=connected)
-    written = pairs_of_index(engine, output, "hloc", choice, workers=workers).result()
+    work = pairs_of_index(engine, output, "hloc", choice, workers=workers)
+    earlier = next(iter(work)).done
+    written = work.result()
     return {
         "photos": written.photos,
         "top": top,
         "connected": connected,
         "workers": workers,
+        "found_earlier": earlier,  # photos, by a run that was stopped
         "pairs": written.pairs,
         "parts": written.parts,
         "seconds": round(time.perf_counter() - began, 1),

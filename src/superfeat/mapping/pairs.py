@@ -151,7 +151,7 @@ def _pairs_of_index(
         for number, found in enumerate(itertools.chain.from_iterable(in_order(finder, blocks, workers)), done):
             journal.write(number, found)
             yield PairProgress(number + 1, count)
-        table = unique_pairs(_table(journal.blocks()))
+        table = unique_pairs(_table(journal.blocks(), count * rules.top))
     finally:
         journal.close()
     names = finder.snapshot.names(finder.ids)
@@ -164,11 +164,16 @@ def _pairs_of_index(
     return PairsWritten(written, count, forest.parts, alone, untimed, [])
 
 
-def _table(blocks: Iterable[np.ndarray]) -> PairTable:
-    found = list(blocks)
-    first = np.repeat(np.arange(len(found)), [len(block) for block in found])
-    rows = np.concatenate([np.empty(0, RECORD), *found])
-    return PairTable(first, rows["other"].astype(np.int64), rows["score"].copy(), rows["probability"].copy())
+def _table(blocks: Iterable[np.ndarray], most: int) -> PairTable:
+    """What all photos found, at most so many rows; filled as the blocks come, so that nothing is there twice."""
+    table = PairTable(np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most), np.empty(most))
+    end = 0
+    for number, block in enumerate(blocks):
+        part = slice(end, end + len(block))
+        table.first[part], table.second[part] = number, block["other"]
+        table.score[part], table.probability[part] = block["score"], block["probability"]
+        end += len(block)
+    return table[:end]
 
 
 def _sequence(engine: Engine, names: Sequence[str], rules: PairChoice) -> tuple[set[tuple[int, int]], int]:
