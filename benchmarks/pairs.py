@@ -2,6 +2,8 @@
 
     python -m benchmarks.pairs -o FOLDER --json results/pairs.json    # 100 000 photos, about 1 GB in FOLDER, kept
 
+Stopped, the same call goes on.
+
 Photos are words and codes at random, with a skew as in `benchmarks.search`. The pairs are made by a process of its own,
 whose peak of memory the system tells; it includes the pages of the index that were read. The first 500 photos are an
 index of their own, whose pairs must be those of brute force: each photo beside all others, word by word.
@@ -98,7 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
         checked = compare_with_brute_force(collection, Path(temporary), chosen.checked, chosen.top)
         build_million(collection, folder, chosen.images).compact()
         rows = [
-            in_its_own_process(folder, Path(temporary, "pairs.txt"), chosen.top, connected, chosen.workers)
+            in_its_own_process(folder, folder.with_suffix(".pairs.txt"), chosen.top, connected, chosen.workers)
             for connected in ([False, True] if chosen.connected else [False])
         ]
     text = json.dumps({"cores": os.cpu_count(), "brute_force": checked, "pairs": rows}, indent=2)
