@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from superfeat.mapping.localize import Located
 
 PATH = click.Path(path_type=Path)
-LOCAL = ["sift", "xfeat", "aliked", "disk"]
 top_option = click.option(
     "--top", default=20, show_default=True, type=click.IntRange(min=1), help="Photos that each is matched with."
 )
@@ -25,7 +24,7 @@ root_option = click.option("--images", "root", type=PATH, help="Where the photos
 @click.command("map")
 @click.argument("photos", type=PATH)
 @click.option("--output", "-o", required=True, type=PATH, help="Folder of the map.")
-@click.option("--local", default="sift", show_default=True, type=click.Choice(LOCAL), help="Local points.")
+@click.option("--local", default="sift", show_default=True, help="Local points: sift, xfeat, aliked, disk, r2d2:FILE.")
 @top_option
 @root_option
 @engine_weights
