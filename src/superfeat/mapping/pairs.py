@@ -272,7 +272,8 @@ def join_parts(finder: PairFinder, forest: Forest) -> list[tuple[int, int, float
 def _best_outside(finder: PairFinder, roots: Int64[np.ndarray, "n"], part: int) -> tuple[int, int, float] | None:
     best: tuple[int, int, float] | None = None
     for number in np.flatnonzero(roots == part).tolist():
-        ranking = finder.snapshot.best(*finder.words([number]), finder.config, top=None)
+        (words,) = finder.words([number])
+        ranking = finder.snapshot.best(words, finder.config, top=None)
         others = np.searchsorted(finder.ids, ranking.ids)
         outside = np.flatnonzero((roots[others] != part) & (ranking.scores > 0))
         if len(outside):

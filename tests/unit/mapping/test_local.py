@@ -87,7 +87,9 @@ def r2d2_file(path: Path, **changes: Any) -> str:
     random, state, before = torch.Generator().manual_seed(0), {}, 3
     for place in DILATIONS:
         size = 3 if place <= 15 else 2
-        state[f"module.ops.{place}.weight"] = torch.randn(8, before, size, size, generator=random) / (before * size**2) ** 0.5
+        state[f"module.ops.{place}.weight"] = (
+            torch.randn(8, before, size, size, generator=random) / (before * size**2) ** 0.5
+        )
         state[f"module.ops.{place}.bias"] = torch.zeros(8)
         state[f"module.ops.{place + 1}.running_mean"] = torch.zeros(8)
         state[f"module.ops.{place + 1}.running_var"] = torch.ones(8)
@@ -118,7 +120,8 @@ def test_r2d2_by_its_file(tmp_path: Path) -> None:
     weights = read_r2d2(tmp_path / "net.pt")
     for place, dilation in DILATIONS.items():
         kernel = weights[f"ops.{place}.weight"]
-        layer = torch.nn.Conv2d(*kernel.shape[1::-1], kernel.shape[2], padding="same", dilation=dilation)
+        made, given, side, _ = kernel.shape
+        layer = torch.nn.Conv2d(given, made, side, padding="same", dilation=dilation)
         layer.weight.data, layer.bias.data = kernel, weights[f"ops.{place}.bias"]  # type: ignore[union-attr]
         layers += [layer, *([torch.nn.BatchNorm2d(8, affine=False)] if place != 22 else [])]
         layers += [torch.nn.ReLU()] if place <= 15 else []

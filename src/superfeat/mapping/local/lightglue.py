@@ -16,7 +16,7 @@ class LightGlued:
     """Points by a network, pairs by another that looks at both photos."""
 
     def __init__(self, name: Literal["aliked", "disk"], most: int = MOST_POINTS) -> None:
-        self.name = name
+        self.name: str = name
         package = _package()
         self._finder: Any = (package.ALIKED if name == "aliked" else package.DISK)(max_num_keypoints=most).eval()
         self._matcher: Any = package.LightGlue(features=name).eval()

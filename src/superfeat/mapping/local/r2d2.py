@@ -46,13 +46,13 @@ class MutualR2D2:
         image = torch.from_numpy(np.array(pixels)).permute(2, 0, 1).unsqueeze(0).float() / 255
         image = (image - torch.tensor(MEAN).view(1, 3, 1, 1)) / torch.tensor(DEVIATION).view(1, 3, 1, 1)
         with torch.inference_mode():
-            parts = [self._at_scale(scaled, image.shape[2:]) for scaled in _scales(image)]
+            parts = [self._at_scale(scaled, pixels.shape[:2]) for scaled in _scales(image)]
         places, vectors, scores = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(-scores, kind="stable")[: self._most]
         return LocalPoints(places[order], vectors[order])
 
     def _at_scale(
-        self, image: "Tensor", size: tuple[int, int]
+        self, image: "Tensor", size: tuple[int, ...]
     ) -> tuple[Float32[np.ndarray, "n 2"], Float32[np.ndarray, "n dim"], Float32[np.ndarray, "n"]]:
         """Places in pixels of the photo of that size, vectors and scores."""
         import torch
