@@ -61,18 +61,34 @@ def test_the_search_benchmark_compares_equal_scores(tmp_path: Path) -> None:
     assert result["build"]["times_faster"] > 0
 
 
-def test_the_drop_in_benchmark_compares_equal_scores(tmp_path: Path) -> None:
+def test_the_drop_in_benchmark_compares_equal_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asmk_dropin, "REFERENCE", "superfeat.asmk")  # in place of the package, which is not a must
     small = ["--words", "256", "--words-per-image", "20", "--query-words", "60", "--rounds", "2", "--images", "50"]
     asmk_dropin.main([*small, "--json", str(tmp_path / "out.json")])
-    assert json.loads((tmp_path / "out.json").read_text())["search"][0]["times_faster"] > 0
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert all(result["search"][0][side]["times_faster"] > 0 for side in ("per_word", "reference"))
+    assert result["whole"]["largest_difference_of_scores"] == 0
 
 
 def test_the_benchmark_of_pairs_tells_time_and_memory(tmp_path: Path) -> None:
-    small = ["--images", "60", "--words", "64", "--words-per-image", "8", "--top", "3", "--connected"]
+    small = [
+        "--images",
+        "60",
+        "--words",
+        "64",
+        "--words-per-image",
+        "8",
+        "--top",
+        "3",
+        "--connected",
+        "--checked",
+        "30",
+    ]
     pairs.main(["-o", str(tmp_path / "index"), *small, "--json", str(tmp_path / "out.json")])
     rows = json.loads((tmp_path / "out.json").read_text())["pairs"]
     assert [row["photos"] for row in rows] == [60, 60]
     assert rows[1]["parts"] == 1
+    assert json.loads((tmp_path / "out.json").read_text())["brute_force"]["equal"]
     assert all(row["peak_MB"] > 0 for row in rows)
 
 

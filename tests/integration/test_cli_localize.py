@@ -1,16 +1,21 @@
 """superfeat map and localize as a user meets them: a painted wall, photographed from known places."""
 
 import json
+import shutil
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("pycolmap")
 
 from fixtures_cli import assert_refused, run
 from fixtures_mapping import CAMERA, looking, paint, photograph
 from fixtures_recipe import save_random_network
+from superfeat.mapping.build_map import MapBuilt, MapProgress
+from superfeat.work import Work
 
 PLACES = (-0.9, -0.5, -0.1, 0.3, 0.7)
 QUERY = looking((0.1, 0.1, -3.0))
@@ -59,7 +64,7 @@ def test_where_photos_were_taken(place: Path, tmp_path: Path) -> None:
     assert here["deviation"] < 0.1
     assert elsewhere["pose"] is broken["pose"] is None
     assert "agree on a place" in elsewhere["reason"]
-    assert "cannot be read" in broken["reason"]
+    assert "cannot be used" in broken["reason"]
     assert (tmp_path / "out" / "poses.txt").read_text().startswith("here.png ")
     page = (tmp_path / "page.html").read_text()
     assert page.count("<section>") == 3
@@ -67,6 +72,42 @@ def test_where_photos_were_taken(place: Path, tmp_path: Path) -> None:
     plain = run(*asked)
     assert "here.png: at " in plain.stdout
     assert "elsewhere.png: no place: " in plain.stdout
+
+
+def test_photos_that_little_is_known_of(place: Path, tmp_path: Path) -> None:
+    """No camera, nothing to see, a camera of another size: each is told by itself, and the exit code tells of all."""
+    (tmp_path / "here").mkdir()
+    shutil.copy(place / "queries" / "here.png", tmp_path / "here" / "here.png")
+    known = run("localize", place / "map", tmp_path / "here")
+    assert known.exit_code == 0
+    assert "its camera is not known, a focal length of " in known.stdout
+    Image.new("RGB", (CAMERA.width, CAMERA.height), "gray").save(tmp_path / "here" / "gray.png")
+    paint(3, 64).save(tmp_path / "here" / "small.png")
+    camera = " ".join(map(str, [CAMERA.model, CAMERA.width, CAMERA.height, *CAMERA.params]))
+    (tmp_path / "list.txt").write_text(f"gray.png {camera}\nsmall.png {camera}\nhere.png {camera}\n")
+    result = run("localize", place / "map", tmp_path / "list.txt", "--images", tmp_path / "here")
+    assert result.exit_code == 1
+    assert "1 of 3 photos have a place" in result.stdout
+    assert "gray.png: no place: only 0 matches agree on a place, and 12 are needed" in result.stdout
+    assert "is 64 x 64 pixels, and its camera is for 320 x 240; give the camera of this size" in result.stdout
+    assert_refused(run("map", tmp_path / "list.txt", "--images", place, "-o", tmp_path / "map"), "0 of 3 photos can be")
+
+
+@pytest.mark.parametrize("models", [[3, 2], [4], [5]])
+def test_the_exit_code_of_a_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: list[int]) -> None:
+    alone = ["4.png"] * (5 - sum(models))
+    built = MapBuilt(5, models, 90, 10, 6, False, [], alone, [])
+    monkeypatch.setattr("superfeat.mapping.build_map.build_map", lambda *given: Work(iter_to(built)))
+    paint(1, 64).save(tmp_path / "0.png")
+    made = run("map", tmp_path, "-o", tmp_path / "map")
+    assert made.exit_code == (0 if models == [5] else 1)
+    assert ("the map is in 2 parts (3, 2 photos) that share no coordinates" in made.stdout) == (len(models) == 2)
+    assert ("without a place 1" in made.stdout) == (models == [4])
+
+
+def iter_to(result: MapBuilt) -> Generator[MapProgress, None, MapBuilt]:
+    yield MapProgress("mapping", 0, 1)
+    return result
 
 
 def test_a_map_that_is_there_is_not_made_again(place: Path) -> None:

@@ -39,6 +39,10 @@ class IvfBuilder:
         else:
             self.ivf = IVF(codebook_size=len(codebook.centroids), **options)
 
+    def initialize_with_distractors(self, path: str | Path) -> None:
+        """Puts the images of another inverted file before those that will be added, with negative ids."""
+        self.ivf.add_distractors(open_inverted_file(path, False))
+
     def add(self, vecs: np.ndarray, imids: np.ndarray, *, progress: Progress = None) -> None:
         """The features of some images; those of an image in one call."""
         began = time.perf_counter()
@@ -142,7 +146,7 @@ class ASMKMethod:
             if vecs is None or imids is None:
                 raise SuperfeatError(f"there is no inverted file at {cache_path}, and no features to build one from")
             if distractors_path is not None:
-                builder.ivf.add_distractors(open_inverted_file(distractors_path, False))
+                builder.initialize_with_distractors(distractors_path)
             builder.add(vecs, imids, progress=progress)
         return self.add_ivf_builder(builder)
 

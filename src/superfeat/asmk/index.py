@@ -1,15 +1,23 @@
-"""The nearest words. There is one exact way, on the CPU; what is said of a GPU is accepted and has no effect."""
+"""The nearest words. There is one exact way, on the CPU; what is said of a GPU is accepted and has no effect.
 
-import dataclasses
-
-
-@dataclasses.dataclass(frozen=True)
-class ExactNearest:
-    """Stands where other packages have a search library of their own."""
-
-    gpu_id: int | None = None
+The names with Faiss are there because programs name them: MASt3R derives a class from one and puts it in place of the
+other. What such a class does is not asked for.
+"""
 
 
-def initialize_index(gpu_id: int | None = None) -> ExactNearest:
+class FaissL2Index:
+    """On the CPU."""
+
+    gpu_id: object = None
+
+
+class FaissGpuL2Index(FaissL2Index):
+    """The same, where a GPU is named."""
+
+    def __init__(self, gpu_id: object) -> None:
+        self.gpu_id = gpu_id
+
+
+def initialize_index(gpu_id: object = None) -> FaissL2Index:
     """What `params["index"]` asks for."""
-    return ExactNearest(gpu_id)
+    return FaissL2Index() if gpu_id is None else FaissGpuL2Index(gpu_id)

@@ -27,6 +27,11 @@ class IVF:
         self.imid_offset = 0
         self._lists: GrowingLists | None = None  # the first codes decide of which kind it is
 
+    @classmethod
+    def initialize_empty(cls, *, codebook_size: int, use_idf: bool = False) -> "IVF":
+        """Without images."""
+        return cls(codebook_size=codebook_size, use_idf=use_idf)
+
     @property
     def n_images(self) -> int:
         """Distractors included."""

@@ -24,7 +24,7 @@ root_option = click.option("--images", "root", type=PATH, help="Where the photos
 @click.command("map")
 @click.argument("photos", type=PATH)
 @click.option("--output", "-o", required=True, type=PATH, help="Folder of the map.")
-@click.option("--local", default="sift", show_default=True, type=click.Choice(["sift", "xfeat"]), help="Local points.")
+@click.option("--local", default="sift", show_default=True, help="Local points: sift, xfeat, aliked, disk, r2d2:FILE.")
 @top_option
 @root_option
 @engine_weights
@@ -36,7 +36,7 @@ def make_map(
     """Make a sparse model of PHOTOS: a folder, a kapture dataset, or a list of hloc or COLMAP.
 
     Where all poses are known (kapture's trajectories) points are triangulated, else COLMAP finds the poses. Run again
-    after a stop, it goes on.
+    after a stop, it goes on. The exit code is 1 if a photo has no place, or the map is in parts.
     """
     from superfeat.mapping.build_map import MapChoice, build_map
     from superfeat.mapping.image_lists import read_photos
@@ -49,7 +49,7 @@ def make_map(
     built = work.result()
     result = {"map": str(output), **built._asdict(), "skipped": as_told(built.skipped)}
     print_result(result, as_json, _map_report)
-    if built.skipped or built.alone:
+    if built.skipped or built.alone or len(built.models) > 1:
         raise click.exceptions.Exit(1)
 
 

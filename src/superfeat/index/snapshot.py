@@ -302,6 +302,8 @@ class Snapshot:
             return Best(np.empty(0, np.int64), np.empty(0))
         scores = np.minimum(np.concatenate([best.scores for _, best in parts]), most)
         ids = np.concatenate([self.segments[place].images[best.ids] for place, best in parts])
+        if len(parts) == 1 and len(scores) and parts[0][1].scores[0] <= most:
+            return Best(ids[:top], scores[:top])  # ranked already
         order = np.lexsort((ids, -scores))[:top]
         return Best(ids[order], scores[order])
 

@@ -86,9 +86,9 @@ def _build_map(listed: ListedPhotos, folder: Path, choice: MapChoice) -> Generat
         raise SuperfeatError(f"a map needs two photos at least, and there are {len(listed.photos)}; add photos")
     with explained(folder):
         (folder / LOCAL).mkdir(parents=True, exist_ok=True)
-    readable, skipped = yield from _find_all_points(listed.photos, folder, method)
+    readable, skipped = yield from _find_all_points(listed, folder, method)
     kept = [listed.photos[number] for number in readable]
-    photos = [MapPhoto(one.name, _camera(one, listed), listed.poses.get(one.name)) for one in kept]
+    photos = [MapPhoto(one.name, camera_for(one, listed), listed.poses.get(one.name)) for one in kept]
     points = StoredPoints(folder / LOCAL, len(kept))
     pairs = yield from _retrieve(kept, folder, choice)
     verified: list[VerifiedMatches] = []
@@ -113,11 +113,18 @@ def _build_map(listed: ListedPhotos, folder: Path, choice: MapChoice) -> Generat
     )
 
 
-def _camera(photo: Photo, listed: ListedPhotos) -> CameraModel:
-    """What the list says, or EXIF, or a guess."""
-    if photo.name in listed.cameras:
-        return listed.cameras[photo.name]
-    return camera_of_photo(photo.path)
+def camera_for(photo: Photo, listed: ListedPhotos) -> CameraModel:
+    """What the list says, or EXIF, or a guess. ImageError if the photo cannot be read, or has another size."""
+    camera = listed.cameras.get(photo.name)
+    if camera is None:
+        return camera_of_photo(photo.path)
+    width, height = stored_size(photo.path)
+    if (camera.width, camera.height) != (width, height):
+        raise ImageError(
+            f"{photo.path} is {width} x {height} pixels, and its camera is for {camera.width} x {camera.height}; "
+            "give the camera of this size"
+        )
+    return camera
 
 
 def camera_of_photo(path: Path) -> CameraModel:
@@ -133,14 +140,15 @@ def camera_of_photo(path: Path) -> CameraModel:
 
 
 def _find_all_points(
-    photos: Sequence[Photo], folder: Path, method: LocalMethod
+    listed: ListedPhotos, folder: Path, method: LocalMethod
 ) -> Generator[MapProgress, None, tuple[list[int], list[Skipped]]]:
     """Numbers of photos that can be read; the points of the n-th of them are in the n-th file."""
     readable: list[int] = []
     skipped: list[Skipped] = []
-    for number, photo in enumerate(photos):
+    for number, photo in enumerate(listed.photos):
         path = folder / LOCAL / f"{len(readable):06}.npz"
         try:
+            camera_for(photo, listed)
             note = f"{method.name} {photo.path.resolve()}"
             if not _is_of(path, note, photo):
                 save_points(path, find_points(photo, method))
@@ -148,9 +156,12 @@ def _find_all_points(
             readable.append(number)
         except ImageError as error:
             skipped.append(Skipped(photo.name, str(error)))
-        yield MapProgress("points", number + 1, len(photos))
+        yield MapProgress("points", number + 1, len(listed.photos))
     if len(readable) < 2:
-        raise SuperfeatError(f"only {len(readable)} of {len(photos)} photos can be read; a map needs two at least")
+        raise SuperfeatError(
+            f"only {len(readable)} of {len(listed.photos)} photos can be used, and a map needs two at least"
+            + (f" ({skipped[0].reason})" if skipped else "")
+        )
     return readable, skipped
 
 

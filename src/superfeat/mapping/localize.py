@@ -16,7 +16,7 @@ from jaxtyping import Float64, Int64
 from superfeat.engine import Engine
 from superfeat.errors import ImageError
 from superfeat.images import Photo
-from superfeat.mapping.build_map import camera_of_photo
+from superfeat.mapping.build_map import camera_for
 from superfeat.mapping.cameras import CameraModel, CameraPose
 from superfeat.mapping.colmap import PoseFound, find_pose
 from superfeat.mapping.image_lists import ListedPhotos
@@ -81,11 +81,11 @@ def _localize(
     found: list[Located] = []
     for photo in queries.photos:
         try:
+            camera = camera_for(photo, queries)
             numbers = retrieve(engine, where, photo, top)
-            camera = queries.cameras.get(photo.name) or camera_of_photo(photo.path)
             found.append(locate(where, photo.name, find_points(photo, where.method), camera, numbers))
         except ImageError as error:
-            found.append(Located(photo.name, f"cannot be read: {error}"))
+            found.append(Located(photo.name, f"cannot be used: {error}"))
         yield LocalizeProgress(len(found), len(queries.photos))
     return found
 
@@ -142,9 +142,13 @@ def match_with(where: OpenMap, points: LocalPoints, number: int) -> Match | None
 
 def points_of(where: OpenMap, number: int) -> Int64[np.ndarray, "n"]:
     """For each local point of a photo the number of its point in the model, -1 if it has none."""
-    place = where.registered[number]
-    image = where.models[place.model].image(place.image)
-    return np.asarray([one.point3D_id if one.has_point3D() else -1 for one in image.points2D], np.int64)
+    found = where.seen.get(str(number))
+    if found is None:
+        place = where.registered[number]
+        image = where.models[place.model].image(place.image)
+        found = np.asarray([one.point3D_id if one.has_point3D() else -1 for one in image.points2D], np.int64)
+        where.seen.put(str(number), found)
+    return found
 
 
 def clusters(where: OpenMap, matches: Sequence[Match]) -> list[list[Match]]:
@@ -192,6 +196,8 @@ def _described(
     said = f"{inliers} of {len(places)} matches with {len(cluster)} photos agree"
     if rival >= RIVAL * inliers:
         said += f"; another place has {rival}"
+    if len(where.models) > 1:
+        said += f"; in part {cluster[0].model + 1} of {len(where.models)} of the map, with coordinates of its own"
     if camera.guessed:
         said += f"; its camera is not known, a focal length of {found.focal:.0f} pixels was found"
     return dataclasses.replace(

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -29,6 +30,7 @@ MANIFEST, INDEX, LOCAL, DATABASE, MODELS, PAIRS = (
 )
 LONGEST_SIDE = 1600  # of photos in which points are looked for
 KEPT_POINTS = 256  # photos whose points stay in memory: 1 MB each
+KEPT_SEEN = 4096  # photos of which it stays in memory which points of the model they see: 16 KB each
 
 
 class CameraFacts(TypedDict):
@@ -110,9 +112,9 @@ def read_points(path: Path) -> LocalPoints:
     """What `save_points` wrote, checked."""
     with explained(path, "read"):
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 places, vectors = file["places"], file["vectors"].astype(np.float32)
-        except (ValueError, KeyError, EOFError) as error:
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise StoreError(f"{path} is damaged ({error}); make the map again") from error
     if places.ndim != 2 or places.shape[1:] != (2,) or vectors.ndim != 2 or len(places) != len(vectors):
         raise StoreError(f"{path} is damaged: its places and vectors are not as many; make the map again")
@@ -151,6 +153,7 @@ class OpenMap:
         require_version(facts, VERSION, path)
         self.manifest = as_record(MapManifest, facts, path)
         self.points = StoredPoints(self.folder / LOCAL, len(self.manifest["photos"]))
+        self.seen: Recent[np.ndarray] = Recent(KEPT_SEEN)
 
     @property
     def names(self) -> list[str]:

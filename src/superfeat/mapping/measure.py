@@ -26,6 +26,7 @@ from superfeat.mapping.map_folder import (
     save_points,
     write_manifest,
 )
+from superfeat.mapping.match_cache import MatchCache, Matched
 from superfeat.mapping.scenes import LocalizationSet
 from superfeat.storage.store import explained
 from superfeat.work import Work
@@ -34,7 +35,7 @@ LEVELS = ((0.25, 2.0), (0.5, 5.0), (5.0, 10.0))  # metres and degrees
 TOPS = (1, 5, 10, 20, 50)
 NEIGHBOURS = 10  # photos that each photo of the map is matched with: the nearest by the true poses
 EXHAUSTIVE = "exhaustive"
-RESULTS = "queries.jsonl"
+RESULTS, MATCHES = "queries.jsonl", "matches"
 
 
 class QueryResult(TypedDict):
@@ -89,17 +90,20 @@ def _measure(
     )
     done = read_results(folder / RESULTS)
     seen = {(one["query"], one["method"], one["top"]) for one in done}
+    cache = MatchCache(folder / MATCHES)
     with explained(folder / RESULTS), (folder / RESULTS).open("a", encoding="utf-8") as file:
         for number, photo in enumerate(scenes.queries.photos):
             missing = [one for one in wanted if (photo.name, *one) not in seen]
             if missing:
                 points = find_points(photo, where.method)
-                asked = _Query(where, scenes, photo.name, points, scenes.queries.cameras[photo.name])
+                camera, matched = scenes.queries.cameras[photo.name], cache.read(photo.name)
+                asked = _Query(where, scenes, photo.name, points, camera, matched)
                 for name, top in missing:
                     ranked = np.arange(top) if name == EXHAUSTIVE else np.argsort(-methods[name][number], kind="stable")
                     done.append(asked.result(name, top, ranked[:top].tolist()))
                     file.write(json.dumps(done[-1]) + "\n")
                 file.flush()
+                cache.write(photo.name, asked.matched)
             yield MapProgress("localizing", number + 1, len(scenes.queries.photos))
     return [score(name, top, done) for name, top in wanted]
 
@@ -126,11 +130,12 @@ class _Query:
     name: str
     points: LocalPoints
     camera: CameraModel
-    matched: dict[int, tuple[Match | None, float]] = dataclasses.field(default_factory=dict)
+    matched: Matched
 
     def match(self, number: int) -> tuple[Match | None, float]:
         """With a photo of the map, and how long that took."""
         if number not in self.matched:
+            _ = self.where.points[number]  # to read them is not part of it
             began = time.process_time()
             found = match_with(self.where, self.points, number)
             self.matched[number] = found, time.process_time() - began

@@ -115,6 +115,46 @@ def test_parts_put_together_by_hand() -> None:
     np.testing.assert_allclose(scores, [1.0, 0.0], atol=1e-5)
 
 
+def test_the_gpu_that_mast3r_looks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It imports faiss, and without a GPU there derives a class from asmk's and puts it in place of another."""
+    import superfeat.asmk
+
+    for name in ("faiss", "asmk", *("asmk." + one.__name__.rsplit(".", 1)[1] for one in superfeat.asmk.MODULES)):
+        monkeypatch.setitem(sys.modules, name, sys)  # put back afterwards
+        del sys.modules[name]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    superfeat.asmk.install()
+    assert "faiss" not in sys.modules
+    superfeat.asmk.install(faiss=True)
+    import faiss
+
+    with pytest.raises(AttributeError):
+        faiss.StandardGpuResources()
+    index = sys.modules["asmk.index"]
+
+    class OnTheCpu(index.FaissL2Index):  # type: ignore[name-defined, misc]
+        def __init__(self, gpu_id: int) -> None:
+            super().__init__()
+            self.gpu_id = gpu_id
+
+    monkeypatch.setattr(index, "FaissGpuL2Index", OnTheCpu)
+    method = ASMKMethod.initialize_untrained({"index": {"gpu_id": 0}, **settings()}).train_codebook(features(40)[0])
+    assert method.metadata["train_codebook"]["index_class"] == "OnTheCpu"
+    assert method.build_ivf(*features()).query_ivf(*features())[2].shape == (IMAGES, IMAGES)
+
+
+def test_a_codebook_that_came_in_a_checkpoint() -> None:
+    """As PanSt3R does: the state of a codebook, a factory from all settings, and a method around both."""
+    from superfeat.asmk.index import initialize_index
+
+    state = Codebook(None, size=WORDS)
+    state.centroids = features(40)[0][:WORDS]
+    book = Codebook.initialize_from_state(state.state_dict(), index_factory=initialize_index({"gpu_id": 0}))
+    book.index()
+    dataset = ASMKMethod(settings(), {}, codebook=book).build_ivf(*features())
+    assert dataset.query_ivf(*features())[2][:, 0].tolist() == list(range(IMAGES))
+
+
 def test_an_image_without_features_keeps_its_place() -> None:
     vectors, ids = features()
     dataset = trained().build_ivf(vectors[ids != 4], ids[ids != 4])

@@ -1,5 +1,6 @@
 """Poses by points: right where they can be, from the right cluster, and with a plain word where there is none."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -8,12 +9,16 @@ import pytest
 
 pytest.importorskip("pycolmap")
 
-from fixtures_mapping import CAMERA, HEIGHT, WIDTH, Place, looking, map_of, write_scene
+from fixtures_mapping import CAMERA, CENTRES, HEIGHT, WIDTH, Place, looking, map_of, write_scene
 from superfeat.errors import DatasetError, StoreError
+from superfeat.mapping.build_map import make_models, match_pair
 from superfeat.mapping.cameras import CameraPose, guessed_camera, pose_error
+from superfeat.mapping.colmap import MapPhoto
+from superfeat.mapping.local import load_local
 from superfeat.mapping.local.interface import LocalPoints, mutual_nearest
-from superfeat.mapping.localize import Located, clusters, locate, match_with
-from superfeat.mapping.map_folder import OpenMap, read_points
+from superfeat.mapping.localize import Located, Match, clusters, locate, match_with
+from superfeat.mapping.map_folder import OpenMap, read_points, save_points, write_manifest
+from superfeat.mapping.match_cache import MatchCache
 from superfeat.mapping.measure import QueryResult, measure_localization, read_results, score
 from superfeat.mapping.pose_files import write_poses
 from superfeat.mapping.scenes import read_scenes
@@ -78,6 +83,27 @@ def test_why_there_is_no_pose(where: OpenMap) -> None:
     assert "matches agree on a place, and 12 are needed" in stranger.reason
     nothing = locate(where, "q", LocalPoints(np.empty((0, 2), np.float32), np.empty((0, 64), np.float32)), CAMERA, [0])
     assert nothing.pose is None
+
+
+def test_a_map_that_falls_into_parts(tmp_path: Path) -> None:
+    """No poses are known, and two places share nothing: COLMAP makes two models, and a pose says which it is in."""
+    centres = [*CENTRES, (-2.0, 0.3, -3.6), (2.0, -0.3, -3.6), (0.0, 0.9, -4.1), (0.0, -0.9, -4.0)]
+    places = [Place(1, 300), Place(2, 300)]
+    views = [(number, centre) for number in range(2) for centre in centres[: 8 - 2 * number]]
+    photos = [MapPhoto(f"{one}.png", CAMERA, None) for one in range(len(views))]
+    points = [places[number].seen(looking(centre), seed=one) for one, (number, centre) in enumerate(views)]
+    method = load_local("sift")
+    pairs = itertools.combinations(range(len(photos)), 2)
+    verified = [match for pair in pairs for match in match_pair(photos, points, method, *pair)]
+    models = make_models(tmp_path, photos, points, verified, False, {})
+    assert [one.num_reg_images() for one in models] == [8, 6]
+    (tmp_path / "local").mkdir()
+    for number, one in enumerate(points):
+        save_points(tmp_path / "local" / f"{number:06}.npz", one)
+    write_manifest(tmp_path, "sift", photos, [tmp_path / one.name for one in photos], [8, 6])
+    found = locate(OpenMap(tmp_path), "query", places[1].seen(TRUE), CAMERA, list(range(14)))
+    assert (found.trust, found.model) == ("good", 1)
+    assert "in part 2 of 2 of the map, with coordinates of its own" in found.reason
 
 
 def test_nearest_of_each_other_and_the_ratio() -> None:
@@ -145,6 +171,10 @@ def test_maps_that_are_none(where: OpenMap, tmp_path: Path) -> None:
     np.savez(tmp_path / "hostile.npz", places=np.asarray([{}], object), vectors=np.zeros((1, 2)))
     with pytest.raises(StoreError, match="damaged"):
         read_points(tmp_path / "hostile.npz")
+    whole = (where.folder / "local" / "000000.npz").read_bytes()
+    (tmp_path / "torn.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StoreError, match="damaged"):
+        read_points(tmp_path / "torn.npz")
 
 
 # -- Measuring
@@ -197,6 +227,31 @@ def test_two_scenes_in_one_database(tmp_path: Path) -> None:
     assert len(read_results(results)) == 5
     again = measure_localization(scenes, tmp_path / "work", methods, tops=(5,), exhaustive=True).result()
     assert [one.percent for one in again] == [one.percent for one in found]
+
+
+def test_matches_are_kept_for_a_run_that_goes_on(tmp_path: Path) -> None:
+    cache = MatchCache(tmp_path / "matches")
+    assert cache.read("scene/one.jpg") == {}
+    cache.write("scene/one.jpg", {})
+    assert cache.read("scene/one.jpg") == {}
+    some = Match(3, 1, np.asarray([0, 4]), np.asarray([7, 9]))
+    cache.write(
+        "scene/one.jpg", {5: (None, 0.0), 3: (some, 0.25), 2: (Match(2, 0, some.query[:0], some.points[:0]), 0.5)}
+    )
+    found = cache.read("scene/one.jpg")
+    assert list(found) == [5, 3, 2]
+    assert found[5] == (None, 0.0)
+    match, seconds = found[3]
+    assert match is not None
+    assert (match.number, match.model, match.query.tolist(), match.points.tolist()) == (3, 1, [0, 4], [7, 9])
+    assert seconds == 0.25
+    empty = found[2][0]
+    assert empty is not None
+    assert len(empty.query) == len(empty.points) == 0
+    path = next((tmp_path / "matches").iterdir())
+    for torn in (path.read_bytes()[:-30], b"torn"):
+        path.write_bytes(torn)
+        assert cache.read("scene/one.jpg") == {}
 
 
 def test_scenes_without_a_scale_and_scenes_that_are_none(tmp_path: Path) -> None:
