@@ -271,16 +271,16 @@ def table_lines(source: Path) -> list[str]:
     """The table as Markdown."""
     methods = _complete(source)
     names = [f"{row['set']}{' (Hard)' if row['grade'] == 'hard' else ''}" for row in methods[0]["sets"]]
-    lines = [
-        f"| method | mean | {' | '.join(names)} | bytes per photo | CPU-seconds per photo |",
-        f"|---|---|{'---|' * len(names)}---|---|",
-    ]
+    names = names if len(names) == 1 else ["mean", *names]
+    heads = ["method", *names, "bytes per photo", "CPU-seconds per photo"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for one in methods:
         shown = [f"{row['map']:.1f} ({row['low']:.0f} to {row['high']:.0f})" for row in one["sets"]]
         network = f" (`{one['network']}`)" if one["key"] == "fire" else ""
-        mean = f"**{one['mean']:.1f}** ({one['low']:.1f} to {one['high']:.1f})"
+        if len(shown) > 1:
+            shown.insert(0, f"**{one['mean']:.1f}** ({one['low']:.1f} to {one['high']:.1f})")
         cost = f"{one['bytes_per_photo']:,} | {one['cpu_seconds']:.2f}"
-        lines.append(f"| {one['method']}{network} | {mean} | {' | '.join(shown)} | {cost} |")
+        lines.append(f"| {one['method']}{network} | {' | '.join(shown)} | {cost} |")
     return lines
 
 
