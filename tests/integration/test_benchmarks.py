@@ -135,8 +135,8 @@ def methods_data(tmp_path: Path) -> Path:
     (folder / "gnd").mkdir()
     for name, grade in (("first", "pos"), ("second", "hard")):
         queries = [{"img": views[0], grade: [every.index(other) for other in views[1:]]} for views in names]
-        extra = [] if grade == "pos" else [("easy", [])]
-        gnd = {"db": every, "queries": [dict(extra) | query | {"junk": []} for query in queries]}
+        extra: dict[str, list[int]] = {"junk": []} if grade == "pos" else {"junk": [], "easy": []}
+        gnd = {"db": every, "queries": [query | extra for query in queries]}
         (folder / "gnd" / f"{name}.json").write_text(json.dumps(gnd))
     pairs_ = [[views[a], views[b]] for views in names for a in range(3) for b in range(a)]
     (folder / "train.json").write_text(json.dumps({"pairs": pairs_}))
