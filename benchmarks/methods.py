@@ -260,32 +260,41 @@ def _summary(key: str, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+def _complete(source: Path) -> list[dict[str, Any]]:
+    """The methods that were measured on as many sets as any: means over others cannot be compared."""
+    methods = json.loads(source.read_text())["methods"]
+    most = max(len(one["sets"]) for one in methods)
+    return sorted((one for one in methods if len(one["sets"]) == most), key=lambda one: -one["mean"])
+
+
 def table_lines(source: Path) -> list[str]:
     """The table as Markdown."""
-    methods = json.loads(source.read_text())["methods"]
+    methods = _complete(source)
     names = [f"{row['set']}{' (Hard)' if row['grade'] == 'hard' else ''}" for row in methods[0]["sets"]]
-    lines = [
-        f"| method | mean | {' | '.join(names)} | bytes per photo | CPU-seconds per photo |",
-        f"|---|---|{'---|' * len(names)}---|---|",
-    ]
+    names = names if len(names) == 1 else ["mean", *names]
+    heads = ["method", *names, "bytes per photo", "CPU-seconds per photo"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for one in methods:
         shown = [f"{row['map']:.1f} ({row['low']:.0f} to {row['high']:.0f})" for row in one["sets"]]
         network = f" (`{one['network']}`)" if one["key"] == "fire" else ""
-        mean = f"**{one['mean']:.1f}** ({one['low']:.1f} to {one['high']:.1f})"
+        if len(shown) > 1:
+            shown.insert(0, f"**{one['mean']:.1f}** ({one['low']:.1f} to {one['high']:.1f})")
         cost = f"{one['bytes_per_photo']:,} | {one['cpu_seconds']:.2f}"
-        lines.append(f"| {one['method']}{network} | {mean} | {' | '.join(shown)} | {cost} |")
+        lines.append(f"| {one['method']}{network} | {' | '.join(shown)} | {cost} |")
     return lines
 
 
 def draw(source: Path, output: Path) -> None:
     """mAP against bytes and against CPU-seconds per photo; prints the table as Markdown."""
-    panels = []
+    methods = _complete(source)
+    names = [row["set"] for row in methods[0]["sets"]]
+    title, panels = names[0] if len(names) == 1 else f"mean of {len(names)} sets", []
     for field, what in (("bytes_per_photo", "bytes per photo"), ("cpu_seconds", "CPU-seconds per photo")):
         lines = [
             Series(one["method"], [one[field]], [one["mean"]], error=[(one["high"] - one["low"]) / 2])
-            for one in json.loads(source.read_text())["methods"]
+            for one in methods
         ]
-        panels.append(Panel("mean of the validation sets", what, "mAP (%)", lines, log_x=True))
+        panels.append(Panel(title, what, "mAP (%)", lines, log_x=True))
     draw_curves(panels, output)
     print("\n".join(table_lines(source)))
 

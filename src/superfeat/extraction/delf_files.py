@@ -10,7 +10,7 @@ from jaxtyping import Float32
 
 from superfeat.errors import StoreError
 from superfeat.features import Features
-from superfeat.storage.protobuf import fields
+from superfeat.storage.protobuf import fields, varint
 
 FEATURE, SHAPE, VALUES, LIST = 1, 1, 2, 1
 VECTOR, X, Y, SCALE, STRENGTH = 1, 2, 3, 4, 6
@@ -22,9 +22,9 @@ def read_local_file(path: str | Path, image_size: tuple[int, int]) -> Features:
     Their scales are as we have them: 2 is a photo of twice its size, for which the file says 0.5.
     """
     try:
-        parts = [bytes_of(value) for number, value in fields(Path(path).read_bytes()) if number == FEATURE]
+        parts = [_bytes(value) for number, value in fields(Path(path).read_bytes()) if number == FEATURE]
         read = [dict(fields(part)) for part in parts]
-        rows = [_vector(bytes_of(one[VECTOR])) for one in read]
+        rows = [_vector(_bytes(one[VECTOR])) for one in read]
         numbers = np.array([[_float(one, key) for key in (X, Y, SCALE, STRENGTH)] for one in read], np.float32)
         vectors = np.stack(rows) if rows else np.empty((0, 0), np.float32)
     except (OSError, ValueError, IndexError, KeyError) as error:
@@ -47,8 +47,8 @@ def read_global_file(path: str | Path) -> Float32[np.ndarray, " dim"]:
         raise StoreError(f"{path} holds no vector of DELG: {error}") from error
 
 
-def bytes_of(value: int | bytes) -> bytes:
-    """What must be bytes. ValueError if it is a number."""
+def _bytes(value: int | bytes) -> bytes:
+    """The bytes of a field. ValueError if it is a number."""
     if isinstance(value, int):
         raise ValueError("a number where bytes belong")
     return value
@@ -57,13 +57,14 @@ def bytes_of(value: int | bytes) -> bytes:
 def _vector(data: bytes) -> Float32[np.ndarray, " dim"]:
     """Its length is noted beside it, and must be that of the values."""
     found = dict(fields(data))
-    values = np.frombuffer(bytes_of(dict(fields(bytes_of(found[VALUES])))[LIST]), "<f4")
-    shape = list(bytes_of(dict(fields(bytes_of(found[SHAPE])))[LIST]))
-    if len(values) == 0 or (max(shape) < 128 and int(np.prod(shape)) != len(values)):
+    values = np.frombuffer(_bytes(dict(fields(_bytes(found[VALUES])))[LIST]), "<f4")
+    shape = _bytes(dict(fields(_bytes(found[SHAPE])))[LIST])
+    length, end = varint(shape, 0)
+    if end != len(shape) or length != len(values):
         raise ValueError("a vector of another length than is noted")
     return values.astype(np.float32)
 
 
 def _float(found: dict[int, int | bytes], key: int) -> float:
     """A number that is 0 is not written."""
-    return float(np.frombuffer(bytes_of(found[key]), "<f4")[0]) if key in found else 0.0
+    return float(np.frombuffer(_bytes(found[key]), "<f4")[0]) if key in found else 0.0
