@@ -7,8 +7,9 @@
     python -m benchmarks.verification time --images 100000 --json benchmarks/results/verification_time.json
 
 Features that are not in FOLDER are extracted into it with the profile `fast` and the places of features (it can be
-stopped and goes on). Probabilities are judged by leaving one collection out: a fit to all others, for each. The
-calibration that is written is fitted to the sets of --ship alone, whose licences allow it.
+stopped and goes on). Which photos are alike enough for diffusion is told by the calibration beside the codebook.
+Probabilities are judged by leaving one collection out: a fit to all others, for each. The calibration that is written
+is fitted to the sets of --ship alone, whose licences allow it.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import numpy as np
 
 from benchmarks.calibration import DRAWN, FIT, judge, origin_of, read_set, show
 from benchmarks.search import Collection
-from superfeat.config import SearchConfig
+from superfeat.config import CALIBRATION, SearchConfig
 from superfeat.datasets.retrieval_set import Query
 from superfeat.duplicates import Group, find_duplicates
 from superfeat.evaluation.metrics import average_precision, paired_bootstrap
@@ -36,6 +37,7 @@ from superfeat.index.names import Image
 from superfeat.index.places import encode_places
 from superfeat.index.segments import Layout, build_segment
 from superfeat.index.snapshot import Snapshot
+from superfeat.probability.apply import link_floor
 from superfeat.probability.comparing import Comparisons, Labelled, compare_sets, index_sets
 from superfeat.probability.fit import (
     ALL,
@@ -86,7 +88,9 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--matcher", action="store_true", help="also match the first 20 by SIFT (rerank)")
         verb.add_argument("--ship", nargs="+", default=FIT, help="sets that the written calibration is fitted to")
         verb.add_argument("--write", type=Path, help="where to write the calibration (probability)")
-        verb.add_argument("--calibration", type=Path, help="what links rest on (duplicates)")
+        verb.add_argument(
+            "--calibration", type=Path, help="for duplicates, and for rerank [there: beside the codebook]"
+        )
     verb = verbs.add_parser("time")
     verb.set_defaults(work=measure_time)
     verb.add_argument("--images", type=int, default=100_000)
@@ -103,6 +107,10 @@ def main(arguments: list[str] | None = None) -> None:
 # -- Re-ranking
 
 
+def read_calibration(path: Path) -> Calibration:
+    return Calibration.from_dict(json.loads(path.read_text()))
+
+
 class Orders(NamedTuple):
     """The average precision of each query, by method."""
 
@@ -113,8 +121,9 @@ class Orders(NamedTuple):
 def rerank(args: argparse.Namespace) -> dict[str, Any]:
     """mAP of each method (Hard where a set has it), and the paired bootstrap of its gain over none."""
     codebook, facts = Codebook.open(args.codebook), dict[str, dict[str, Any]]()
+    calibration = read_calibration(args.calibration or args.codebook.parent / CALIBRATION)
     for source in args.sets:
-        found = order_set(codebook, read_set(source, args), args.matcher)
+        found = order_set(codebook, read_set(source, args), calibration, args.matcher)
         base = np.asarray(found.precisions["off"])
         facts[source] = {
             method: {
@@ -131,13 +140,15 @@ def rerank(args: argparse.Namespace) -> dict[str, Any]:
     return facts
 
 
-def order_set(codebook: Codebook, labelled: Labelled, matcher: bool) -> Orders:
-    """Every query in every order."""
+def order_set(codebook: Codebook, labelled: Labelled, calibration: Calibration, matcher: bool) -> Orders:
+    """Every query in every order; the calibration says how strangers score."""
     methods = (*METHODS, "matcher") if matcher else METHODS
     orders = Orders({name: [] for name in methods}, {name: [] for name in methods})
     with tempfile.TemporaryDirectory() as folder:
         index = index_sets(Path(folder, "index"), codebook, [labelled])
         numbers, snapshot = numbers_of(index, labelled), index.snapshot()
+        floor = link_floor(index, calibration, index.config.search)
+        assert floor is not None
         photos = dict(placed_images(index, labelled))
         names = names_in(labelled.store, labelled.test)
         asked = stored_queries(labelled.store, names)
@@ -149,7 +160,7 @@ def order_set(codebook: Codebook, labelled: Labelled, matcher: bool) -> Orders:
             hits = [hit for hit in snapshot.search(words, searched.config) if numbers[hit.id] not in set(query.junk)]
             for method in methods:
                 began = time.perf_counter()
-                order = ORDERS[method](SetQuery(index, labelled, searched, hits, photos, query))
+                order = ORDERS[method](SetQuery(index, labelled, searched, hits, photos, query, floor))
                 orders.milliseconds[method].append(1e3 * (time.perf_counter() - began))
                 ranking = np.asarray([numbers[hit.id] for hit in order], np.int64)
                 orders.precisions[method].append(precision(query, ranking, set(numbers.values())))
@@ -165,6 +176,7 @@ class SetQuery(NamedTuple):
     hits: list[Hit]
     photos: dict[int, PlacedWords]
     query: Query
+    floor: float  # of similarities that count
 
 
 def look(asked: SetQuery, hits: Sequence[Hit]) -> list[SeenPhoto]:
@@ -210,7 +222,7 @@ ORDERS: dict[str, Callable[[SetQuery], list[Hit]]] = {
     "off": lambda asked: asked.hits,
     "geometry": lambda asked: [one.hit for one in reorder_by_geometry(look(asked, asked.hits))],
     "expand": by_expansion,
-    "diffuse": lambda asked: [one.hit for one in reorder_by_diffusion(asked.searched, look(asked, asked.hits))],
+    "diffuse": lambda asked: reorder_by_diffusion(asked.searched, asked.hits, asked.floor),
     "matcher": by_keypoints,
 }
 
@@ -293,7 +305,7 @@ def ship(args: argparse.Namespace, codebook: Codebook) -> None:
 def duplicates(args: argparse.Namespace) -> dict[str, Any]:
     """Of the pairs of one thing, how many are in one group; of the pairs in a group, how many show one thing."""
     codebook, facts = Codebook.open(args.codebook), {}
-    given = None if args.calibration is None else Calibration.from_dict(json.loads(args.calibration.read_text()))
+    given = None if args.calibration is None else read_calibration(args.calibration)
     for source in args.sets:
         labelled = read_set(source, args)
         with tempfile.TemporaryDirectory() as folder:

@@ -120,19 +120,20 @@ def find_agreement(
 
 
 def diffused(
-    scores: Sequence[float], similarities: Sequence[Sequence[float]], neighbours: int, sharpness: float, share: float
+    scores: Sequence[float], similarities: Sequence[Sequence[float]], neighbours: int, floor: float, share: float
 ) -> list[float]:
-    """f = (1 - share) y + share S f, by going round until nothing changes."""
+    """f = (1 - share) y + share W f, by going round until nothing changes; who has no neighbours keeps y."""
     n = len(scores)
-    alike = [[0.0 if i == j else max(0.0, similarities[i][j]) ** sharpness for j in range(n)] for i in range(n)]
+    counted = [[value if value >= floor and value > 0 else 0.0 for value in row] for row in similarities]
+    alike = [[0.0 if i == j else counted[i][j] for j in range(n)] for i in range(n)]
     near = [sorted(range(n), key=lambda j, row=row: (-row[j], j))[:neighbours] for row in alike]  # type: ignore[misc]
     kept = [[alike[i][j] if j in near[i] and i in near[j] else 0.0 for j in range(n)] for i in range(n)]
-    sums = [max(sum(row), 2.3e-308) for row in kept]
     worth = list(scores)
     for _ in range(400):
         worth = [
-            (1 - share) * scores[i]
-            + share * sum(kept[i][j] / math.sqrt(sums[i]) / math.sqrt(sums[j]) * worth[j] for j in range(n))
+            (1 - share) * scores[i] + share * sum(kept[i][j] * worth[j] for j in range(n)) / sum(kept[i])
+            if sum(kept[i]) > 0
+            else scores[i]
             for i in range(n)
         ]
     return worth

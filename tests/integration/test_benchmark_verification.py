@@ -13,7 +13,7 @@ from fixtures_recipe import noise, save_random_network
 from superfeat.extraction.folder import feature_writer
 from superfeat.features import Features
 from superfeat.index.codebook import Codebook
-from superfeat.probability.model import Calibration
+from superfeat.probability.model import Calibration, Null, Origin
 
 THINGS, VIEWS, COUNT, DIM = 12, 3, 30, 64
 CODEBOOK = Codebook(5 * np.random.default_rng(0).standard_normal((300, DIM)).astype(np.float32))
@@ -55,6 +55,9 @@ def given(tmp_path: Path) -> list[str]:
 
 
 def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> None:
+    origin = Origin("network", CODEBOOK.digest, "binary", 3.0, 0.0)
+    known = Calibration(-1.0, 1.0, -0.1, Null(-4.0, 1.0, 20), origin)
+    (tmp_path / "calibration.json").write_text(json.dumps(known.to_dict()))
     verification.main(["rerank", *given])
     found = json.loads((tmp_path / "out").read_text())
     assert set(found["one"]) == set(verification.METHODS)

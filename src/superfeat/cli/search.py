@@ -252,7 +252,8 @@ def _reordered(one: Told) -> str:
     """What a second look changed."""
     said = one["reordered"]
     if said["used"] == 0:
-        return "the order stays that of the scores: no result is verified"
+        why = "no calibration says how strangers score" if said["method"] == "diffuse" else "no result is verified"
+        return f"the order stays that of the scores: {why}"
     how = {
         "geometry": f"by where words lie in {said['used']} photos",
         "expand": f"by a query widened with {said['used']} verified photos",

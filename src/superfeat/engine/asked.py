@@ -48,24 +48,35 @@ class SecondLook(NamedTuple):
 
 
 def second_look(
-    index: Index, asked: Asked, top: int, only: Iterable[str] | None, rerank: Rerank, workers: int | None
+    index: Index,
+    asked: Asked,
+    top: int,
+    only: Iterable[str] | None,
+    rerank: Rerank,
+    workers: int | None,
+    floor: float | None,
 ) -> SecondLook:
-    """Searches, verifies the first results, and orders them as it is asked for."""
+    """Searches, verifies the first results, and orders them as it is asked for.
+
+    `floor` is the similarity above which two photos are hardly strangers; without it nothing is diffused.
+    """
     snapshot = index.snapshot()
     names = None if only is None else list(dict.fromkeys(only))
     masks = None if names is None else snapshot.masks(_ids(index, snapshot, names))
     without = None if asked.itself is None else asked.itself.id
     searched = SearchedWith(snapshot, asked.words, asked.placed, asked.config, masks, without, workers or all_cores())
     first = top if rerank == "off" else max(top, FIRST)
-    seen = _look(index, searched, _search(searched, asked.words, first))
-    after, used = seen, 0
+    hits, used = _search(searched, asked.words, first), 0
+    if rerank == "diffuse" and floor is not None:
+        ordered, used = reorder_by_diffusion(searched, hits, floor), min(len(hits), FIRST)
+        after = _look(index, searched, ordered[:top])
+    else:
+        after = _look(index, searched, hits)
     if rerank == "geometry":
-        after, used = reorder_by_geometry(seen), sum(one.verification is not None for one in seen[:FIRST])
-    elif rerank == "diffuse":
-        after, used = reorder_by_diffusion(searched, seen), min(len(seen), FIRST)
+        after, used = reorder_by_geometry(after), sum(one.verification is not None for one in after[:FIRST])
     elif rerank == "expand":
-        after, used = _expand(index, searched, seen, first)
-    reordered = None if rerank == "off" else changes(rerank, seen, after, top, used)
+        after, used = _expand(index, searched, after, first)
+    reordered = None if rerank == "off" else changes(rerank, hits, after, top, used)
     return SecondLook(searched, after[:top], len(index) if names is None else len(names), reordered)
 
 

@@ -30,7 +30,7 @@ from superfeat.index.given import names_of
 from superfeat.index.index import Index
 from superfeat.index.places import Region, enclose, mass_inside, require_region
 from superfeat.index.sync import is_gone
-from superfeat.probability.apply import judge_seen, require_fitting
+from superfeat.probability.apply import judge_seen, link_floor, require_fitting
 from superfeat.probability.model import Calibration
 from superfeat.recent import Recent
 from superfeat.rerank.geometry import (
@@ -261,8 +261,10 @@ class Engine:
         rerank: Rerank = DEFAULT_RERANK,
     ) -> Answer:
         """The rest of a search: the first results are looked at again, and ordered anew where that is asked for."""
-        found = second_look(self.index, asked, top, only, rerank, self._workers)
-        chances = judge_seen(self.index, self._calibration_for(asked.config), found.searched, found.seen, found.images)
+        calibration = self._calibration_for(asked.config)
+        floor = link_floor(self.index, calibration, asked.config) if rerank == "diffuse" else None
+        found = second_look(self.index, asked, top, only, rerank, self._workers, floor)
+        chances = judge_seen(self.index, calibration, found.searched, found.seen, found.images)
         hits = self._describe(asked, found.seen, chances)
         known = asked.itself and IndexedPhoto(asked.itself.name, asked.itself.id, asked.itself.meta.get("path"))
         images, name = len(self.index), name_of_photo(asked.photo)

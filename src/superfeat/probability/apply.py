@@ -1,5 +1,6 @@
 """Is it the same thing? Rankings with a probability beside each score, by how strangers score in this collection."""
 
+import math
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,7 @@ from superfeat.rerank.look import SearchedWith, SeenPhoto, look_again
 from superfeat.rerank.order import FIRST
 
 SAMPLE = 256  # images that show how strangers score: their 32640 pairs give its location to 0.03 deviations
+HARDLY = 3.0  # deviations above strangers
 FOREIGN_IMAGES = 5  # that a background is worth where the codebook is another one than it was measured with
 STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads ids that follow each other evenly
 
@@ -157,6 +159,14 @@ def meet_strangers(index: Index, calibration: Calibration, config: SearchConfig 
         found = before.strangers if before and same else measure_strangers(snapshot, ids, background, config)
         _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, found)
     return found
+
+
+def link_floor(index: Index, calibration: Calibration | None, config: SearchConfig) -> float | None:
+    """The score that two strangers of this collection hardly ever have; None if nobody knows how strangers score."""
+    if calibration is None:
+        return None
+    null = meet_strangers(index, calibration, config).null
+    return math.exp(null.location + HARDLY * null.scale)
 
 
 def require_fitting(calibration: Calibration, index: Index, config: SearchConfig) -> None:

@@ -78,16 +78,16 @@ def reorder_by_geometry(seen: Sequence[SeenPhoto]) -> list[SeenPhoto]:
     return [part[place] for place in order.tolist()] + list(seen[FIRST:])
 
 
-def reorder_by_diffusion(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> list[SeenPhoto]:
-    """The first results by their own scores and those of the ones that they are most like."""
-    part = list(seen[:FIRST])
-    images = searched.snapshot.words_of_many([one.hit.id for one in part])
+def reorder_by_diffusion(searched: SearchedWith, hits: Sequence[Hit], floor: float) -> list[Hit]:
+    """The first results by their own scores and those of the ones that they are most like, if more than `floor`."""
+    part = list(hits[:FIRST])
+    images = searched.snapshot.words_of_many([hit.id for hit in part])
     if any(image is None for image in images):  # one was deleted a moment ago: the order stays
-        return list(seen)
+        return list(hits)
     similarities = score_pairs(searched.snapshot, [image for image in images if image is not None], searched.config)
-    scores = np.asarray([one.hit.score for one in part], np.float64)
-    order = descending(diffuse(scores, (similarities + similarities.T) / 2))
-    return [part[place] for place in order.tolist()] + list(seen[FIRST:])
+    scores = np.asarray([hit.score for hit in part], np.float64)
+    order = descending(diffuse(scores, (similarities + similarities.T) / 2, floor))
+    return [part[place] for place in order.tolist()] + list(hits[FIRST:])
 
 
 def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> tuple[ImageWords, int] | None:
@@ -100,8 +100,8 @@ def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> tuple[ImageWor
     return expand_query(searched.words, photos, found, searched.snapshot.layout.dim), len(good)
 
 
-def changes(method: Rerank, before: Sequence[SeenPhoto], after: Sequence[SeenPhoto], top: int, used: int) -> Reordered:
+def changes(method: Rerank, before: Sequence[Hit], after: Sequence[SeenPhoto], top: int, used: int) -> Reordered:
     """What is different among the first `top`."""
-    old, new = ([one.hit.id for one in some[:top]] for some in (before, after))
+    old, new = [hit.id for hit in before[:top]], [one.hit.id for one in after[:top]]
     moved = sum(one != other for one, other in zip(old, new, strict=False))
     return Reordered(method, moved, len(set(new) - set(old)), used)

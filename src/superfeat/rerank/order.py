@@ -22,7 +22,6 @@ LEAST_VERIFIED, LEAST_INLIERS = 0.25, 8  # of a photo that a query is widened wi
 MOST_EXPANDED = 5  # photos that a query is widened with
 OWN_VOTES = 3.0  # of the query's own code of a word; a photo has as many as its verified share, from 0 to 1
 NEIGHBOURS = 10  # of a photo that diffusion goes to
-SHARPNESS = 2.0  # power of a similarity that diffusion goes by
 DIFFUSED = 0.5  # how much of a photo's worth is that of its neighbours
 
 
@@ -83,17 +82,21 @@ def _inside(photo: PlacedWords, transform: Transform) -> Bool[np.ndarray, "m"]:
 # -- Diffusion
 
 
-def diffuse(scores: Float64[np.ndarray, "n"], similarities: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n"]:
-    """What photos are worth if each takes a share of the worth of those that it is most like, again and again.
+def diffuse(
+    scores: Float64[np.ndarray, "n"], similarities: Float64[np.ndarray, "n n"], floor: float
+) -> Float64[np.ndarray, "n"]:
+    """What photos are worth if each takes half of it from those that it is most like, and they from theirs.
 
-    f = (1 - d) y + d S f, with S the similarities of mutual neighbours, each over the roots of both their sums.
+    f = (1 - d) y + d W f, with W the similarities of mutual neighbours, as shares of each photo's sum. What is less
+    alike than `floor` is no neighbour: strangers are always somewhat alike. A photo without neighbours keeps its score.
     """
-    alike = np.maximum(similarities, 0.0) ** SHARPNESS
+    alike = np.where(similarities >= floor, np.maximum(similarities, 0.0), 0.0)
     np.fill_diagonal(alike, 0.0)
     rows = np.arange(len(alike))[:, None]
     near = np.zeros(alike.shape, np.bool_)
     near[rows, np.argsort(-alike, axis=1, kind="stable")[:, :NEIGHBOURS]] = True
     kept = np.where(near & near.T, alike, 0.0)  # each must be near the other: a photo of everything ties nothing
-    degrees = np.sqrt(np.maximum(kept.sum(axis=1), np.finfo(np.float64).tiny))
-    spread = kept / degrees[:, None] / degrees
-    return np.linalg.solve(np.eye(len(alike)) - DIFFUSED * spread, (1 - DIFFUSED) * np.asarray(scores, np.float64))
+    sums = kept.sum(axis=1)
+    shares = kept / np.where(sums > 0, sums, 1.0)[:, None]
+    own = np.asarray(scores, np.float64) * np.where(sums > 0, 1 - DIFFUSED, 1.0)
+    return np.linalg.solve(np.eye(len(alike)) - DIFFUSED * shares, own)

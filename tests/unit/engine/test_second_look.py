@@ -93,10 +93,20 @@ def test_a_part_of_a_photo_is_verified_and_outlined(tmp_path: Path) -> None:
 def test_an_index_without_places_answers_as_before(engine: Engine, rerank: Rerank) -> None:
     bare = without_places(engine)
     found, plain = bare.search(Named("a.png"), rerank=rerank), engine.search(Named("a.png"))
-    if rerank != "diffuse":  # which needs no places
-        assert [(hit.name, hit.score) for hit in found] == [(hit.name, hit.score) for hit in plain]
+    assert [(hit.name, hit.score) for hit in found] == [(hit.name, hit.score) for hit in plain]
     assert all(hit.verified is None and hit.transform is None and hit.region is None for hit in found)
-    assert found.reordered is None or found.reordered.used == (3 if rerank == "diffuse" else 0)
+    assert found.reordered is None or found.reordered.used == 0
+
+
+def test_diffusion_needs_to_know_strangers_and_no_places(engine: Engine) -> None:
+    bare = without_places(engine)
+    assert bare.search(Named("a.png"), rerank="diffuse").reordered == ("diffuse", 0, 0, 0)
+    known = Calibration(-1.0, 1.0, -0.1, Null(-4.0, 1.0, 20), origin_of(bare.index))
+    write_json(bare.index.path / CALIBRATION, known.to_dict())
+    found = bare.search(Named("a.png"), rerank="diffuse")
+    assert found.reordered is not None
+    assert found.reordered.used == 3
+    assert {hit.name for hit in found} == {hit.name for hit in engine.search(Named("a.png"))}
 
 
 def test_a_new_calibration_is_taken_at_once(engine: Engine) -> None:

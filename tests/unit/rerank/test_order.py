@@ -1,6 +1,7 @@
 """The orders after a second look, against plain loops, and what must hold of them."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,13 +44,18 @@ def test_diffusion_is_what_plain_loops_come_to(seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)
     scores, similarities = rng.random(count), rng.uniform(-0.1, 1, (count, count))
     similarities = (similarities + similarities.T) / 2
-    slow = oracle.diffused(scores.tolist(), similarities.tolist(), order.NEIGHBOURS, order.SHARPNESS, order.DIFFUSED)
-    assert np.allclose(order.diffuse(scores, similarities), slow, atol=1e-9)
+    floor = float(rng.uniform(0, 0.8))
+    slow = oracle.diffused(scores.tolist(), similarities.tolist(), order.NEIGHBOURS, floor, order.DIFFUSED)
+    assert np.allclose(order.diffuse(scores, similarities, floor), slow, atol=1e-9)
 
 
 def test_diffusion_among_strangers_keeps_the_order() -> None:
     scores = np.asarray([0.5, 0.4, 0.3])
-    assert order.descending(order.diffuse(scores, np.eye(3))).tolist() == [0, 1, 2]
+    assert np.array_equal(order.diffuse(scores, np.eye(3), 0.0), scores)
+    alike = np.asarray([[1.0, 0.1, 0.1], [0.1, 1.0, 0.5], [0.1, 0.5, 1.0]])
+    found = order.diffuse(scores, alike, 0.2)  # the last two are of one thing, the first is a stranger to both
+    assert found[0] == scores[0]
+    assert found.tolist() == pytest.approx([0.5, 0.4 * 2 / 3 + 0.3 / 3, 0.3 * 2 / 3 + 0.4 / 3])
 
 
 @MODEST
