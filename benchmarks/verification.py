@@ -44,7 +44,6 @@ from superfeat.probability.fit import (
     DRAWN_SIZES,
     PADDED_SIZES,
     Results,
-    calibrate,
     choose_results,
     draw_results,
     fit_results,
@@ -69,6 +68,7 @@ TESTS = ("ukbench50_val", "museum_qs")
 SIZES = (*DRAWN_SIZES, ALL, *PADDED_SIZES)
 METHODS = ("off", "geometry", "expand", "diffuse")
 SEGMENT, SHAPE = 32768, (4, 3)  # images of a segment, and width and height of drawn photos
+DRAWN_EVERY = 31  # results of drawn landmarks of which one counts in a fit
 MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
 
 
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--codebook", type=Path, required=True)
         verb.add_argument("--data", type=Path, required=True, help="the folder with gnd/SET.json and the photos")
         verb.add_argument("--features", type=Path, required=True, help="a features folder for each set, by its name")
-        verb.add_argument("--sets", nargs="+", default=(*VALIDATION, DRAWN) if name == "probability" else VALIDATION)
+        verb.add_argument("--sets", nargs="+", default=(*VALIDATION[:2], *FIT) if name == "probability" else VALIDATION)
         verb.add_argument("--set", action="append", default=[], help="of the extraction, e.g. max_side=320")
         verb.add_argument("--json", type=Path)
         verb.add_argument("--matcher", action="store_true", help="also match the first 20 by SIFT (rerank)")
@@ -253,24 +253,34 @@ def precision(query: Query, ranking: np.ndarray, known: set[int]) -> float:
 
 
 def probability(args: argparse.Namespace) -> dict[str, Any]:
-    """Each collection by a fit to all others: with clues, with scores alone, and by always saying the share."""
+    """Each collection by a fit to all others, and by one to those that may be shipped: with clues, with scores alone,
+    and by always saying the share.
+    """
     codebook = Codebook.open(args.codebook)
     labelled = [read_set(source, args) for source in args.sets]
     with tempfile.TemporaryDirectory() as folder:
         comparisons = compare_sets(index_sets(Path(folder, "index"), codebook, labelled), labelled)
     background = measure_background(comparisons)
     drawn, whole = draw_results(comparisons, background, sizes=SIZES), whole_results(comparisons, background)
+    counted = thinned(drawn, labelled)
+    shipped = np.isin(drawn.sets, [number for number, source in enumerate(args.sets) if source in args.ship])
     facts: dict[str, Any] = {}
     for number, one in enumerate(labelled):
-        fitted = fit_results(
-            choose_results(drawn, drawn.sets != number), background, origin_of(codebook, labelled), None
-        )
-        for kind, results in (("drawn", drawn), ("whole", whole)):
-            part = choose_results(results, results.sets == number)
-            facts[f"{kind}: {one.test.name}"] = judge_both(fitted, part, f"{kind}: {one.test.name}")
+        for fit, rows in (("others", drawn.sets != number), ("shipped", shipped)):
+            fitted = fit_results(choose_results(drawn, counted & rows), background, origin_of(codebook, labelled), None)
+            for kind, results in (("drawn", drawn), ("whole", whole)):
+                part = choose_results(results, results.sets == number)
+                name = f"{kind}: {one.test.name} by {fit}"
+                facts[name] = judge_both(fitted, part, name)
     if args.write:
         ship(args, codebook)
     return facts
+
+
+def thinned(results: Results, labelled: Sequence[Labelled]) -> np.ndarray:
+    """Which results a fit counts: few of the drawn landmarks, which are more alike than what is photographed."""
+    drawn = np.asarray([one.test.name == DRAWN for one in labelled])[results.sets]
+    return np.asarray(~drawn | (np.cumsum(drawn) % DRAWN_EVERY == 0))
 
 
 def judge_both(fitted: Calibration, part: Results, name: str) -> dict[str, Any]:
@@ -295,8 +305,11 @@ def ship(args: argparse.Namespace, codebook: Codebook) -> None:
     labelled = [read_set(source, args) for source in args.ship]
     with tempfile.TemporaryDirectory() as folder:
         comparisons: Comparisons = compare_sets(index_sets(Path(folder, "index"), codebook, labelled), labelled)
-    fitted = calibrate(comparisons, origin_of(codebook, labelled), sizes=SIZES)
-    args.write.write_text(json.dumps(fitted.calibration.to_dict(), indent=2) + "\n")
+    background = measure_background(comparisons)
+    results = draw_results(comparisons, background, sizes=SIZES)
+    counted = choose_results(results, thinned(results, labelled))
+    fitted = fit_results(counted, background, origin_of(codebook, labelled), None)
+    args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")
 
 
 # -- Duplicates

@@ -69,8 +69,9 @@ def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tm
     written = tmp_path / "calibration.json"
     verification.main(["probability", *given, "--ship", "one", "other", "--write", str(written)])
     found = json.loads((tmp_path / "out").read_text())
-    assert {"drawn: one", "whole: one", "drawn: other", "whole: other"} == set(found)
-    assert found["whole: one"]["clues"]["log_loss"] < found["whole: one"]["always"]
+    sets = [f"{kind}: {name}" for kind in ("drawn", "whole") for name in ("one", "other")]
+    assert set(found) == {f"{name} by {fit}" for name in sets for fit in ("others", "shipped")}
+    assert found["whole: one by others"]["clues"]["log_loss"] < found["whole: one by others"]["always"]
     fitted = Calibration.from_dict(json.loads(written.read_text()))
     assert fitted.weights is not None
     assert fitted.largest == max(verification.SIZES[:4] + verification.SIZES[5:])
