@@ -68,6 +68,7 @@ TESTS = ("ukbench50_val", "museum_qs")
 SIZES = (*DRAWN_SIZES, ALL, *PADDED_SIZES)
 METHODS = ("off", "geometry", "expand", "diffuse")
 SEGMENT, SHAPE = 32768, (4, 3)  # images of a segment, and width and height of drawn photos
+ALONE = " alone"  # a photo of no thing that is looked for
 DRAWN_EVERY = 31  # results of drawn landmarks of which one counts in a fit
 MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
 
@@ -332,13 +333,13 @@ def duplicates(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def count_pairs(labelled: Labelled, groups: Sequence[Group]) -> dict[str, Any]:
-    """By folders, which are the things of these sets; a folder of many other things is none."""
+    """By folders, which are the things of these sets; of two photos that are of none of them nobody knows."""
     names = names_in(labelled.store, labelled.test)
     photos = dict(zip(names.database, labelled.test.photos, strict=True))
     known = set(labelled.images())
     positives = {number for query in labelled.test.queries for number in query.positives}
     thing = {
-        name: str(photo.path.parent) if number in positives else f"{name} alone"
+        name: str(photo.path.parent) if number in positives else f"{name}{ALONE}"
         for number, (name, photo) in enumerate(photos.items())
         if name in known
     }
@@ -347,7 +348,8 @@ def count_pairs(labelled: Labelled, groups: Sequence[Group]) -> dict[str, Any]:
     for group in groups:
         things = [thing[member.name] for member in group.members]
         counts = np.unique(things, return_counts=True)[1]
-        grouped += len(things) * (len(things) - 1) // 2
+        unknown = sum(one.endswith(ALONE) for one in things)
+        grouped += (len(things) * (len(things) - 1) - unknown * (unknown - 1)) // 2
         right += int((counts * (counts - 1) // 2).sum())
     return {"groups": len(groups), "precision": right / max(grouped, 1), "recall": right / max(there, 1)}
 
