@@ -102,10 +102,12 @@ def measure(folder: Path, images: int, queries: int, features: int, words: int) 
     assert done == images
     seconds["index"], began = time.monotonic() - began, time.monotonic()
     answers = [
-        found for found in search_index(folder / "index", store, names, test, (), None, None) if found is not None
+        found
+        for found in search_index(folder / "index", store, names, test, (), None, None, False)
+        if found is not None
     ]
     seconds["search"], began = time.monotonic() - began, time.monotonic()
-    assert all(isinstance(found, GradedRanking) for found in answers)
+    assert all(isinstance(one, GradedRanking) for one in answers)
     scores = judge(test, answers)
     seconds["score"] = time.monotonic() - began
     return {

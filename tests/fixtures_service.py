@@ -23,7 +23,8 @@ from superfeat.extraction.extract import extract
 from superfeat.index.build import add_photos
 from superfeat.index.codebook import train_codebook
 from superfeat.index.index import Index
-from superfeat.probability.model import Calibration, Null, Origin
+from superfeat.probability.model import Calibration, Origin
+from superfeat.rerank.strangers import Null
 from superfeat.service.app import create_app
 from superfeat.service.limits import Limits
 from superfeat.service.server import Server, listen, url_of

@@ -304,9 +304,12 @@ class EvaluateConfig:
     codebook: CodebookConfig = CodebookConfig()
     codebook_images: int = 20000
     index: IndexConfig = IndexConfig()
+    # How the first 100 are ordered anew, if not by score; the paper has no such step
+    rerank: Literal["diffuse"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         require(self.codebook_images >= 1, "codebook_images", self.codebook_images, "1 or more")
+        require(self.rerank is None or self.method == "asmk", "rerank", self.rerank, "left out where method is pooled")
 
 
 @dataclasses.dataclass(frozen=True)

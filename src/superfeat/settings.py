@@ -101,9 +101,10 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         require(value in options, where, value, " or ".join(repr(option) for option in options))
         return value
     if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in typing.get_args(hint):
-            return None
         inner = next(arg for arg in typing.get_args(hint) if arg is not type(None))
+        none = value is None or (value == "none" and inner is not str)  # TOML has no word for it
+        if none and type(None) in typing.get_args(hint):
+            return None
         return _coerce(value, inner, where)
     if origin is tuple:
         require(isinstance(value, (list, tuple)), where, value, "a list of numbers")

@@ -46,7 +46,8 @@ from superfeat.index.codebook import Codebook, train_codebook
 from superfeat.index.index import Index
 from superfeat.probability.apply import judge_ranking
 from superfeat.probability.comparing import origin_of
-from superfeat.probability.model import Calibration, Null
+from superfeat.probability.model import Calibration
+from superfeat.rerank.strangers import Null
 from superfeat.storage.store import write_json
 from superfeat.training.train import train
 from superfeat.weights import Network, load_network, save_network

@@ -25,8 +25,8 @@ from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.probability.apply import judge_ranking
 from superfeat.probability.comparing import origin_of
-from superfeat.probability.model import Null
 from superfeat.probability.stored import shipped_calibration
+from superfeat.rerank.strangers import Null
 from superfeat.settings import overlay
 from superfeat.storage.store import read_json, write_json
 from superfeat.training.run import Event, RunFolder

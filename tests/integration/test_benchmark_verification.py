@@ -13,7 +13,8 @@ from fixtures_recipe import noise, save_random_network
 from superfeat.extraction.folder import feature_writer
 from superfeat.features import Features
 from superfeat.index.codebook import Codebook
-from superfeat.probability.model import Calibration, Null, Origin
+from superfeat.probability.model import Calibration, Origin
+from superfeat.rerank.strangers import Null
 
 THINGS, VIEWS, COUNT, DIM = 12, 3, 30, 64
 CODEBOOK = Codebook(5 * np.random.default_rng(0).standard_normal((300, DIM)).astype(np.float32))

@@ -10,18 +10,8 @@ from hypothesis.extra import numpy as arrays
 import oracles_calibration as oracle
 from superfeat.probability.honesty import reliability, wilson_interval
 from superfeat.probability.logistic import fit_logistic
-from superfeat.probability.model import (
-    Calibration,
-    Null,
-    Origin,
-    adapt_null,
-    different_images,
-    evidence,
-    fit_calibration,
-    fit_null,
-    linked_share,
-    match_prior,
-)
+from superfeat.probability.model import Calibration, Origin, fit_calibration, match_prior
+from superfeat.rerank.strangers import Null, adapt_null, different_images, evidence, fit_null, linked_share
 
 MODEST = settings(deadline=None, max_examples=100)
 ORIGIN = Origin(None, None, "binary", 3.0, 0.0)

@@ -312,3 +312,11 @@ def test_recipes_survive_json() -> None:
     training = {"negatives_from": "step", "schedule": "cosine", "warm_up": 9, "least_side": 320, "average": 0.99}
     changed = overlay(Recipe(), {"training": training, "data": {"synthetic_views": 0.3, "balance": 0.5}})
     assert overlay(Recipe(), json.loads(json.dumps(as_dict(changed)))) == changed
+
+
+def test_what_may_be_left_out_is_left_out_by_name() -> None:
+    fast = ExtractConfig.profile("fast")
+    assert fast.features_per_scale is not None
+    assert overlay(fast, dict([parse_assignment("features_per_scale=none")])).features_per_scale is None
+    with pytest.raises(ConfigError, match="'max_side' is 'none'"):
+        overlay(fast, dict([parse_assignment("max_side=none")]))

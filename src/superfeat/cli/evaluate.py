@@ -44,6 +44,13 @@ DOING = {
 @click.option("--codebook-images", multiple=True, help="Photos of other things (folder, list) to learn words from.")
 @click.option("--features", type=PATH, help="A features folder with the set's images, in place of extracting them.")
 @click.option("--local", type=PATH, help="Order the first 100 by the local features of this folder (DELG).")
+@click.option(
+    "--rerank",
+    type=click.Choice(["diffuse", "off"]),
+    default="off",
+    show_default=True,
+    help="Order the first 100 by how alike they are to each other, as `search` does; the paper does not.",
+)
 @click.option("--distractors", type=PATH, help="R1M's folder, or any folder of photos that are never right.")
 @click.option("--allow-missing", is_flag=True, help="Count photos that are not there as not found.")
 @click.option(
@@ -71,6 +78,7 @@ def evaluate(
     codebook_images: tuple[str, ...],
     features: Path | None,
     local: Path | None,
+    rerank: str,
     distractors: Path | None,
     allow_missing: bool,
     analyses: int,
@@ -105,7 +113,7 @@ def evaluate(
         images=images,
         weights=weights,
         profile=profile,
-        settings=dict(parse_assignment(text) for text in assignments),
+        settings=dict(parse_assignment(text) for text in assignments) | ({} if rerank == "off" else {"rerank": rerank}),
         codebook=codebook,
         codebook_images=codebook_images,
         distractors=distractors,

@@ -1,6 +1,7 @@
 """superfeat search and explain: which photos of an index show the same thing as a photo, and why."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ engine_weights = click.option(
     "--rerank",
     type=click.Choice(["geometry", "expand", "diffuse", "off"]),
     help="The order of the first 100: by score and where words lie, by a query widened with verified photos, by how "
-    "alike they are to each other, or by score alone. [default: off]",
+    "alike they are to each other, or by score alone. [default: diffuse, by how alike]",
 )
 @click.option(
     "--verify",
@@ -135,8 +136,8 @@ def search(
     if local is not None:
         found = _by_local_features(found, local, local_weights, workers, count)
     answers = [_likely(answer, least) for answer in found]
-    results = [answer.as_dict() for answer in answers]
-    print_result({"index": str(index_folder), "results": results, "skipped": as_told(skipped)}, as_json, _report)
+    results, told = [answer.as_dict() for answer in answers], functools.partial(_report, rerank is not None)
+    print_result({"index": str(index_folder), "results": results, "skipped": as_told(skipped)}, as_json, told)
     if not as_json and any(answers) and all(hit.verified is None for answer in answers for hit in answer):
         say(NO_GEOMETRY)
     if html is not None:
@@ -233,10 +234,11 @@ def _ask(
     return answers, skipped
 
 
-def _report(result: Told) -> Iterable[str]:
+def _report(chosen: bool, result: Told) -> Iterable[str]:
+    """The lines; how results are ordered is said where that was chosen, or has moved one."""
     for one in result["results"]:
         yield f"{one['query']}{_itself(one)}:"
-        if one["reordered"] is not None:
+        if one["reordered"] is not None and (chosen or one["reordered"]["moved"]):
             yield f"  {_reordered(one)}"
         best = max((hit["score"] for hit in one["hits"]), default=0.0)
         places = {shown["name"]: place_of(shown) for shown in (one["itself"], *one["hits"]) if shown is not None}
@@ -252,7 +254,11 @@ def _reordered(one: Told) -> str:
     """What a second look changed."""
     said = one["reordered"]
     if said["used"] == 0:
-        why = "no calibration says how strangers score" if said["method"] == "diffuse" else "no result is verified"
+        why = (
+            "too few different photos tell how strangers score"
+            if said["method"] == "diffuse"
+            else "no result is verified"
+        )
         return f"the order stays that of the scores: {why}"
     how = {
         "geometry": f"by where words lie in {said['used']} photos",

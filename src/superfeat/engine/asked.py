@@ -10,6 +10,7 @@ from superfeat.index.entries import IndexedImage
 from superfeat.index.index import Index
 from superfeat.index.places import Region
 from superfeat.index.snapshot import Snapshot
+from superfeat.probability.apply import judged_together
 from superfeat.rerank.geometry import PlacedWords
 from superfeat.rerank.look import (
     Reordered,
@@ -39,7 +40,9 @@ class Asked(NamedTuple):
 
 
 class SecondLook(NamedTuple):
-    """The first results as they were seen at the second look, among so many images, and what it changed."""
+    """The first results as they were seen at the second look, perhaps more than were asked for, among so many images,
+    and what it changed.
+    """
 
     searched: SearchedWith
     seen: list[SeenPhoto]
@@ -65,11 +68,12 @@ def second_look(
     masks = None if names is None else snapshot.masks(_ids(index, snapshot, names))
     without = None if asked.itself is None else asked.itself.id
     searched = SearchedWith(snapshot, asked.words, asked.placed, asked.config, masks, without, workers or all_cores())
-    first = top if rerank == "off" else max(top, FIRST)
+    idle = rerank == "off" or (rerank == "diffuse" and floor is None)
+    first = top if idle else max(top, FIRST)
     hits, used = _search(searched, asked.words, first), 0
     if rerank == "diffuse" and floor is not None:
         ordered, used = reorder_by_diffusion(searched, hits, floor), min(len(hits), FIRST)
-        after = _look(index, searched, ordered[:top])
+        after = _look(index, searched, ordered[: judged_together(top)])
     else:
         after = _look(index, searched, hits)
     if rerank == "geometry":
@@ -77,7 +81,7 @@ def second_look(
     elif rerank == "expand":
         after, used = _expand(index, searched, after, first)
     reordered = None if rerank == "off" else changes(rerank, hits, after, top, used)
-    return SecondLook(searched, after[:top], len(index) if names is None else len(names), reordered)
+    return SecondLook(searched, after, len(index) if names is None else len(names), reordered)
 
 
 def _ids(index: Index, snapshot: Snapshot, names: Sequence[str]) -> list[int]:

@@ -30,7 +30,7 @@ from superfeat.index.given import names_of
 from superfeat.index.index import Index
 from superfeat.index.places import Region, enclose, mass_inside, require_region
 from superfeat.index.sync import is_gone
-from superfeat.probability.apply import judge_seen, link_floor, require_fitting
+from superfeat.probability.apply import falling, judge_seen, link_floor, require_fitting
 from superfeat.probability.model import Calibration
 from superfeat.recent import Recent
 from superfeat.rerank.geometry import (
@@ -265,7 +265,9 @@ class Engine:
         floor = link_floor(self.index, calibration, asked.config) if rerank == "diffuse" else None
         found = second_look(self.index, asked, top, only, rerank, self._workers, floor)
         chances = judge_seen(self.index, calibration, found.searched, found.seen, found.images)
-        hits = self._describe(asked, found.seen, chances)
+        if chances is not None and rerank == "diffuse" and floor is not None:
+            chances = falling(chances)
+        hits = self._describe(asked, found.seen[:top], chances)
         known = asked.itself and IndexedPhoto(asked.itself.name, asked.itself.id, asked.itself.meta.get("path"))
         images, name = len(self.index), name_of_photo(asked.photo)
         return Answer(

@@ -100,6 +100,7 @@ class Card(_Card, total=False):
     """card.json of a run."""
 
     local: LocalCard
+    rerank: str  # how the first 100 were ordered anew
 
 
 def make_card(
@@ -142,6 +143,8 @@ def make_card(
     }
     if local is not None:
         card["local"] = {"network": local.network, "first": FIRST}
+    if config.rerank is not None:
+        card["rerank"] = config.rerank
     return card
 
 
@@ -228,6 +231,8 @@ def card_in_words(card: Card) -> Iterator[str]:
     if "local" in card:
         local = card["local"]
         yield f"The first {local['first']} are ordered by local features of {str(local['network'])[:12]} (RANSAC)."
+    if "rerank" in card:
+        yield f"The first {FIRST} are ordered by how alike they are to each other ({card['rerank']})."
     software = ", ".join(f"{name} {version}" for name, version in card["software"].items())
     yield f"Made with {software}."
     yield "Seconds: " + ", ".join(f"{stage} {value:.0f}" for stage, value in card["seconds"].items()) + "."

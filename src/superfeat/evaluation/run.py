@@ -112,6 +112,8 @@ def run_protocol(
             arguments=["codebook_images", "codebook"],
         )
     stage = _local_stage(local, test, distractors, config)
+    if config.rerank is not None and (stage is not None or network.one_vector):
+        raise DatasetError("diffusion orders what words have found; it takes neither one-vector methods nor `local`")
     run = _EvaluationFolder(Path(output), workers, device, on_round)
     with run.writing(_facts(network, test, distractors, config, stage)):
         if features is None:
@@ -260,7 +262,8 @@ class _EvaluationFolder:
                 more = FeatureStore(self.path / "pooled-distractors") if distractors else None
                 answers = search_pooled(store, names, more, test, distractors)
             else:
-                answers = search_index(self.path / "index", store, names, test, distractors, local, self.workers)
+                folder, diffused = self.path / "index", config.rerank == "diffuse"
+                answers = search_index(folder, store, names, test, distractors, local, self.workers, diffused)
             for answer in answers:
                 if answer is not None:
                     rankings.add(answer)

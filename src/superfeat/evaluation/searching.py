@@ -16,6 +16,9 @@ from superfeat.images import Box, Photo
 from superfeat.index.build import BATCH
 from superfeat.index.entries import Added
 from superfeat.index.index import Index
+from superfeat.rerank.look import SearchedWith, diffused_order
+from superfeat.rerank.order import FIRST
+from superfeat.rerank.strangers import hardly_strangers, measure_strangers, sample_images
 
 
 class SetRanking(NamedTuple):
@@ -99,23 +102,38 @@ def stored_queries(store: FeatureStore, names: SetNames) -> Iterator[Features | 
 
 
 def search_set(
-    index: Index, names: Sequence[str], asked: Iterable[Features | ImageWords | None], workers: int | None = None
+    index: Index,
+    names: Sequence[str],
+    asked: Iterable[Features | ImageWords | None],
+    workers: int | None = None,
+    diffused: bool = False,
 ) -> Iterator[SetRanking | None]:
     """What each query finds, one whole ranking in memory at a time; None for one without features.
 
     An image's number is the place of its name among `names`. Equal scores stand in the order of these, whenever an
-    image came into the index.
+    image came into the index. With `diffused` the first 100 are ordered by how alike they are, scores stay beside them.
     """
     numbers = _numbers_by_id(index, names)
+    floor = _floor(index) if diffused else None
     del names  # there may be a million
     for query in asked:
         if query is None:
             yield None
             continue
-        ranking = index.search(query, None, workers=workers)
+        words = index.words_for(query, index.config.search)
+        ranking = index.search(words, None, workers=workers)
         found = numbers[ranking.ids]
         order = np.lexsort((found, -ranking.scores))
+        if floor is not None:
+            searched = SearchedWith(index.snapshot(), words, None, index.config.search)
+            order[:FIRST] = order[:FIRST][diffused_order(searched, ranking.ids[order], ranking.scores[order], floor)]
         yield SetRanking(found[order], ranking.scores[order])
+
+
+def _floor(index: Index) -> float:
+    """How alike two photos of a set are that hardly are strangers. SuperfeatError where all are of too few things."""
+    snapshot = index.snapshot()
+    return hardly_strangers(measure_strangers(snapshot, sample_images(snapshot), None, index.config.search).null)
 
 
 def _numbers_by_id(index: Index, names: Sequence[str]) -> Int64[np.ndarray, "ids"]:

@@ -168,13 +168,15 @@ def search_index(
     distractors: Sequence[Photo],
     local: LocalStage | None,
     workers: int | None,
+    diffused: bool,
 ) -> Iterator[GradedRanking | None]:
     """The answer to each query, one whole ranking in memory at a time; None where its photo could not be read.
 
-    Equal scores stand in the order of the set, whenever an image came into the index. `local` orders the first anew.
+    Equal scores stand in the order of the set, whenever an image came into the index. `local` orders the first anew,
+    and so does diffusion.
     """
     index, asked = Index.open(folder), stored_queries(store, names)
-    found = search_set(index, [*names.database, *distractor_names(distractors)], asked, workers)
+    found = search_set(index, [*names.database, *distractor_names(distractors)], asked, workers, diffused)
     grades = grades_of(test)
     for number, (query, one) in enumerate(zip(test.queries, found, strict=True)):
         if one is None:

@@ -193,6 +193,36 @@ def _accumulate(
                 sums[ids[place]] += table[distance]
 
 
+def accumulate_many(
+    postings: Postings,
+    words: Int32[np.ndarray, "m"],
+    codes: UInt64[np.ndarray, "m parts"],
+    ends: Int64[np.ndarray, "queries"],
+    selectivity: Selectivity,
+    images: int,
+) -> Int64[np.ndarray, "queries images"]:
+    """The same for many queries, whose words follow each other up to `ends`, in the lists of a few images in memory."""
+    sums = np.zeros((len(ends), images), np.int64)
+    _accumulate_many(*postings, words, codes, ends, _every_distance(selectivity.table, codes), sums)
+    return sums
+
+
+@compiled
+def _accumulate_many(
+    starts: Any, ids: Any, stored: Any, words: Any, codes: Any, ends: Any, table: Any, sums: Any
+) -> None:  # pragma: no cover
+    first = 0
+    for query in range(len(ends)):
+        row = sums[query]
+        for number in range(first, ends[query]):
+            for place in range(starts[words[number]], starts[words[number] + 1]):
+                distance = np.uint64(0)
+                for part in range(codes.shape[1]):
+                    distance += _ones(stored[place, part] ^ codes[number, part])
+                row[ids[place]] += table[distance]
+        first = ends[query]
+
+
 def accumulate_weighted(
     postings: Postings,
     words: Int32[np.ndarray, "m"],

@@ -9,12 +9,13 @@ from superfeat.errors import DatasetError
 from superfeat.features import ImageWords
 from superfeat.index.index import Index
 from superfeat.index.labels import Said, Searched, read_labels
-from superfeat.probability.apply import background_for, measure_strangers, sample_images
+from superfeat.probability.apply import background_for
 from superfeat.probability.clues import CLUES
 from superfeat.probability.comparing import origin_of
 from superfeat.probability.fit import BACKGROUND_IMAGES, Fitted, Results, fit_results, predict_in_turn
-from superfeat.probability.model import Calibration, Null, adapt_null, evidence, match_prior
+from superfeat.probability.model import Calibration, match_prior
 from superfeat.probability.stored import shipped_calibration
+from superfeat.rerank.strangers import Null, adapt_null, evidence, measure_strangers, sample_images
 
 LEAST_ANSWERS, LEAST_THINGS = 10, 2  # of yes and of no each, and on how many things
 

@@ -1,6 +1,6 @@
 """Is it the same thing? Rankings with a probability beside each score, by how strangers score in this collection."""
 
-import math
+import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
@@ -13,39 +13,27 @@ from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking
 from superfeat.index.index import Index, QueryLike
-from superfeat.index.pairs import score_pairs
+from superfeat.index.pairs import score_many
 from superfeat.index.snapshot import Snapshot
 from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, place_clues, support_of
-from superfeat.probability.model import (
-    Calibration,
-    Null,
-    adapt_null,
-    back_evidence,
-    different_images,
-    evidence,
-    fit_null,
-    linked_share,
-    match_prior,
-)
+from superfeat.probability.model import Calibration, match_prior
 from superfeat.rerank.geometry import PlacedWords, place_features, place_stored
 from superfeat.rerank.look import SearchedWith, SeenPhoto, look_again
 from superfeat.rerank.order import FIRST
+from superfeat.rerank.strangers import (
+    Null,
+    Strangers,
+    adapt_null,
+    back_evidence,
+    evidence,
+    hardly_strangers,
+    measure_strangers,
+    sample_images,
+)
 
-SAMPLE = 256  # images that show how strangers score: their 32640 pairs give its location to 0.03 deviations
-HARDLY = 3.0  # deviations above strangers
+LEAST_STRANGERS = 30  # different images, where no calibration says how strangers score
+JUDGED = (20, FIRST)  # results that are judged together: those that people look at, and those that are looked at again
 FOREIGN_IMAGES = 5  # that a background is worth where the codebook is another one than it was measured with
-STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads ids that follow each other evenly
-
-
-class Strangers(NamedTuple):
-    """Different images of a collection, as an index of their own, how they score with each other, and which share of
-    the pairs of images is linked in the sample that they were taken from.
-    """
-
-    images: Snapshot
-    null: Null
-    linked: float
-    sample: int  # images in it
 
 
 class _Measured(NamedTuple):
@@ -53,7 +41,8 @@ class _Measured(NamedTuple):
 
     snapshot: "weakref.ref[Snapshot]"
     ids: Int64[np.ndarray, "n"]
-    calibration: Calibration
+    calibration: Calibration | None
+    config: SearchConfig
     strangers: Strangers
 
 
@@ -112,6 +101,27 @@ def judge_seen(
     return calibration.probability(above, images, clues=find_clues(strangers, searched, seen, above, null))
 
 
+def judged_together(top: int) -> int:
+    """How many of the first results are judged where `top` are asked for, so that `falling` says of each the same."""
+    return max(top, next((end for end in JUDGED if top <= end), top))
+
+
+def falling(chances: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
+    """Probabilities that do not rise along an order that knows more than they do: those that would rise are shared out
+    evenly among the first results, and then among the others that were looked at again, who have no more than these.
+    """
+    said: list[float] = []
+    for begin, end in itertools.pairwise((0, *JUDGED, max(len(chances), JUDGED[-1]))):
+        pools: list[tuple[float, int]] = []
+        for chance in chances[begin:end].tolist():
+            pools.append((min([chance, *said[-1:]]), 1))
+            while len(pools) > 1 and pools[-2][0] < pools[-1][0]:
+                (one, some), (other, more) = pools[-2:]
+                pools[-2:] = [((one * some + other * more) / (some + more), some + more)]
+        said += [chance for chance, count in pools for _ in range(count)]
+    return np.asarray(said, np.float64)
+
+
 def find_clues(
     strangers: Strangers,
     searched: SearchedWith,
@@ -128,45 +138,51 @@ def find_clues(
     images = searched.snapshot.words_of_many([one.hit.id for one in first])
     known = [place for place, image in enumerate(images) if image is not None]
     some = [image for image in images if image is not None]
-    for place, image in zip(known, some, strict=True):
-        own = adapt_null(strangers.null, strangers.images.search(image, searched.config).scores)
+    for place, scores in zip(known, score_many(strangers.images, some, searched.config), strict=True):
+        own = adapt_null(strangers.null, scores)
         score = np.asarray([seen[place].hit.score])
         clues[place, PLACE_CLUES] = back_evidence(score, own, null, strangers.null)[0]
     others = [row for row, place in enumerate(known) if first[place].hit.id != searched.without]
     speakers = np.asarray(others[:SUPPORTERS], np.int64)  # the query itself, if it is a result, says nothing new
     voices = Snapshot.in_memory(searched.snapshot.layout, [some[row] for row in speakers.tolist()])
-    mutual = np.zeros((len(some), len(speakers)))
-    for row, image in zip(mutual, some, strict=True):
-        ranking = voices.search(image, searched.config)
-        row[ranking.ids] = evidence(ranking.scores, strangers.null)
+    mutual = evidence(score_many(voices, some, searched.config), strangers.null)
     clues[known, PLACE_CLUES + 1] = support_of(above[known], mutual, speakers)
     return clues
 
 
-def meet_strangers(index: Index, calibration: Calibration, config: SearchConfig | None = None) -> Strangers:
-    """How strangers score in this collection; measured once, and again when other images are in its sample."""
+def meet_strangers(index: Index, calibration: Calibration | None, config: SearchConfig | None = None) -> Strangers:
+    """How strangers score in this collection; measured once, and again when other images are in its sample.
+
+    What the calibration knows of strangers beforehand helps where there are few; without one the collection must do.
+    """
     config = config or index.config.search
-    require_fitting(calibration, index, config)
+    if calibration is not None:
+        require_fitting(calibration, index, config)
     snapshot = index.snapshot()
     with _LOCK:
         before = _MEASURED.get(index)
-        if before is not None and before.calibration != calibration:
+        if before is not None and (before.calibration, before.config) != (calibration, config):
             before = None
         if before is not None and before.snapshot() is snapshot:
             return before.strangers
-        ids, background = sample_images(snapshot), background_for(calibration, snapshot.layout.codebook)
+        ids = sample_images(snapshot)
+        background = None if calibration is None else background_for(calibration, snapshot.layout.codebook)
         same = before is not None and np.array_equal(before.ids, ids)
         found = before.strangers if before and same else measure_strangers(snapshot, ids, background, config)
-        _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, found)
+        _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, config, found)
     return found
 
 
 def link_floor(index: Index, calibration: Calibration | None, config: SearchConfig) -> float | None:
-    """The score that two strangers of this collection hardly ever have; None if nobody knows how strangers score."""
-    if calibration is None:
+    """The score that two strangers of this collection hardly ever have; None if it has too few to tell, or vectors."""
+    if index.snapshot().layout.vectors is not None:
         return None
-    null = meet_strangers(index, calibration, config).null
-    return math.exp(null.location + HARDLY * null.scale)
+    try:
+        strangers = meet_strangers(index, calibration, config)
+    except SuperfeatError:  # hardly two different photos
+        return None
+    few = calibration is None and len(strangers.images) < LEAST_STRANGERS
+    return None if few else hardly_strangers(strangers.null)
 
 
 def require_fitting(calibration: Calibration, index: Index, config: SearchConfig) -> None:
@@ -185,26 +201,6 @@ def require_fitting(calibration: Calibration, index: Index, config: SearchConfig
 
 def _settings(kernel: str, alpha: float, threshold: float, idf: bool) -> str:
     return f"the kernel {kernel}, alpha {alpha:g}, threshold {threshold:g} and {'idf' if idf else 'no idf'}"
-
-
-def sample_images(snapshot: Snapshot, count: int = SAMPLE) -> Int64[np.ndarray, "n"]:
-    """Ids of up to `count` living images, spread over all; an image that is added or deleted changes at most one."""
-    ids = snapshot.ids()
-    order = np.argsort(ids.astype(np.uint64) * STRIDE, kind="stable")[:count]
-    return np.asarray(ids[order], np.int64)
-
-
-def measure_strangers(
-    snapshot: Snapshot, ids: Int64[np.ndarray, "n"], background: Null | None, config: SearchConfig
-) -> Strangers:
-    """From the scores of these images with each other; one is kept of those that look like one thing."""
-    images = [words for words in map(snapshot.words_of, ids.tolist()) if words is not None]
-    scores = score_pairs(snapshot, images, config)
-    kept = different_images(scores, background)
-    null = fit_null(scores[np.ix_(kept, kept)], background)
-    # In memory: so what is asked of a few images costs the same in a collection of any size.
-    different = Snapshot.in_memory(snapshot.layout, [images[number] for number in kept])
-    return Strangers(different, null, linked_share(scores, null), len(images))
 
 
 def background_for(calibration: Calibration, codebook: str) -> Null:

@@ -8,25 +8,22 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from superfeat.figures import Panel, Series
-from superfeat.probability.apply import SAMPLE, background_for
+from superfeat.probability.apply import background_for
 from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, support_of
 from superfeat.probability.comparing import Comparisons
 from superfeat.probability.honesty import BINS, Reliability
-from superfeat.probability.model import (
+from superfeat.probability.model import TOP, Calibration, Origin, fit_calibration, match_prior
+from superfeat.rerank.strangers import (
     HIGH,
-    TOP,
-    Calibration,
+    SAMPLE,
     Null,
-    Origin,
     adapt_null,
     back_evidence,
     different_images,
     evidence,
-    fit_calibration,
     fit_null,
     linked_share,
     logarithms,
-    match_prior,
 )
 
 ALL = np.iinfo(np.int64).max

@@ -1,4 +1,4 @@
-"""From scores to probabilities: how strangers score in a collection, how far a result stands above them, a logistic.
+"""From scores to probabilities: how far a result stands above strangers, a prior, a logistic.
 
 docs/calibration.md has the reasons. Scores are compared by their logarithms, so that a constant factor changes nothing.
 """
@@ -14,79 +14,14 @@ from jaxtyping import Bool, Float64, Int64
 from superfeat.errors import SuperfeatError
 from superfeat.probability.clues import CLUES, Clues
 from superfeat.probability.logistic import fit_signed, sigmoid
+from superfeat.rerank.strangers import Null
 
 FORMAT = "superfeat-calibration"
 PLAIN = ("intercept", "slope", "size_slope")
 VERSIONS = (1, 2)  # the first knows scores alone
-LOWEST = 1e-12  # stands for all scores below it, 0 included, which have no logarithm
-HIGH = 0.97  # share of strangers below what stands for the highest of them: beyond, there may be matches
-MEDIAN_TO_QUARTILE, MEDIAN_TO_HIGH = 0.6745, 1.8808  # of a normal distribution, in standard deviations
-CLIP = 3.0  # deviations above the bulk from which a pair no longer counts as one of strangers
-LINK = 1.5  # the same for perhaps being one thing: where things are few, many of their pairs score no higher
-FAR = 4.0  # the same by the background: no collection's strangers lie as high
 TOP = 20  # results that people look at
 USUAL, USUAL_RESULTS = 0.1, 20  # share of right ones among them, and what it is worth beside what a collection shows
-QUERY_IMAGES = 100  # that the collection's null is worth beside what a query's own scores say
 LARGEST_SET = 1000  # images: labelled sets are no larger, and what a logistic says far beyond its data is no knowledge
-MOST_ROUNDS = 100  # more than the search for the bulk has ever needed
-
-
-class Null(NamedTuple):
-    """How strangers score: normal in the logarithm, as far as its upper part goes; worth so many different `images`."""
-
-    location: float
-    scale: float
-    images: float
-
-
-# -- Strangers
-
-
-def fit_null(scores: Float64[np.ndarray, "n n"], background: Null | None = None) -> Null:
-    """From the scores of different images with each other, and what is known beforehand.
-
-    The upper part decides, because a result must stand out from it, and not from the many pairs that hardly share a
-    word.
-    """
-    pairs = _pairs(_require_square(scores))
-    if background is None:
-        if not len(pairs) or (own := _fit_upper(pairs, len(scores))).scale <= 0:
-            raise SuperfeatError("these photos do not show how strangers score: more different things are needed")
-        return own
-    return _mix(_fit_upper(pairs, len(scores)), background) if len(pairs) else background
-
-
-def adapt_null(null: Null, scores: Float64[np.ndarray, "n"]) -> Null:
-    """The null of one query, whose scores with different images these are: hardly one of them shows its thing."""
-    logs = logarithms(scores[scores > 0])
-    logs = logs[logs <= null.location + CLIP * null.scale]
-    return _mix(_fit_upper(logs, len(logs)), null._replace(images=QUERY_IMAGES)) if len(logs) else null
-
-
-def different_images(scores: Float64[np.ndarray, "n n"], background: Null | None = None) -> Int64[np.ndarray, "kept"]:
-    """Images no two of which score as things that are the same, taken in their order.
-
-    Most pairs must be strangers, unless there is a background. Dropping images, and not pairs alone, also drops the
-    pairs of one thing that score low.
-    """
-    pairs = _pairs(_require_square(scores))
-    cut = math.inf
-    if len(pairs):
-        location, scale = _fit_bulk(pairs)
-        cut = location + LINK * scale
-    if background is not None:
-        cut = min(cut, background.location + FAR * background.scale)
-    linked = logarithms(scores) > cut
-    alone = np.ones(len(scores), np.bool_)
-    for image in range(len(scores)):
-        alone[image] = not (linked[image, :image] & alone[:image]).any()
-    return np.flatnonzero(alone)
-
-
-def linked_share(scores: Float64[np.ndarray, "n n"], null: Null) -> float:
-    """Which part of the pairs of images scores as no strangers do: how common matches are in a collection."""
-    apart = ~np.eye(len(_require_square(scores)), dtype=np.bool_)
-    return float((evidence(scores[apart], null) >= CLIP).mean()) if apart.any() else 0.0
 
 
 def match_prior(linked: float, sample: int, images: int) -> float:
@@ -99,69 +34,6 @@ def match_prior(linked: float, sample: int, images: int) -> float:
     seen = first * min(sample / images, 1.0)
     found = (seen * share + USUAL_RESULTS * USUAL) / (seen + USUAL_RESULTS)
     return math.log(found / (1 - found)) - math.log(USUAL / (1 - USUAL))
-
-
-def logarithms(scores: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
-    """Of scores; those that have none get the lowest."""
-    return np.asarray(np.log(np.maximum(scores, LOWEST)))
-
-
-def _require_square(scores: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
-    values = np.asarray(scores, np.float64)
-    if values.ndim != 2 or values.shape[0] != values.shape[1] or not np.isfinite(values).all():
-        raise SuperfeatError(f"scores of images with each other must be finite numbers (n, n), not {values.shape}")
-    return values
-
-
-def _pairs(scores: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "pairs"]:
-    """Logarithms of the scores of different images; pairs without a common word say nothing."""
-    values = scores[~np.eye(len(scores), dtype=np.bool_)]
-    return logarithms(values[values > 0])
-
-
-def _fit_bulk(pairs: Float64[np.ndarray, "pairs"]) -> tuple[float, float]:
-    """Location and scale from the quartiles, once what stands far above them is left out."""
-    lower, location = np.quantile(pairs, (0.25, 0.5))
-    scale = (location - lower) / MEDIAN_TO_QUARTILE  # a fifth of matches would spoil the upper quartile
-    for _ in range(MOST_ROUNDS):
-        lower, middle, upper = np.quantile(pairs[pairs <= location + CLIP * scale], (0.25, 0.5, 0.75))
-        found = (middle, (upper - lower) / (2 * MEDIAN_TO_QUARTILE))
-        if found == (location, scale):
-            break
-        location, scale = found
-    return float(location), float(scale)
-
-
-def _fit_upper(pairs: Float64[np.ndarray, "pairs"], images: int) -> Null:
-    """The normal distribution with the same upper quartile and the same high quantile."""
-    quartile, high = np.quantile(pairs, (0.75, HIGH))
-    scale = float(high - quartile) / (MEDIAN_TO_HIGH - MEDIAN_TO_QUARTILE)
-    return Null(float(quartile) - MEDIAN_TO_QUARTILE * scale, scale, images)
-
-
-def _mix(own: Null, other: Null) -> Null:
-    """By how many images each is worth."""
-    images = own.images + other.images
-    share = own.images / images
-    location, scale = (share * mine + (1 - share) * theirs for mine, theirs in zip(own[:2], other[:2], strict=True))
-    return Null(location, scale, images)
-
-
-def evidence(scores: Float64[np.ndarray, "n"], null: Null) -> Float64[np.ndarray, "n"]:
-    """How far scores stand above those of strangers, in deviations of these."""
-    values = np.asarray(scores, np.float64)
-    if not np.isfinite(values).all():
-        raise SuperfeatError("scores hold values that are not finite numbers; search again")
-    return (logarithms(values) - null.location) / null.scale
-
-
-def back_evidence(
-    scores: Float64[np.ndarray, "n"], found: Null, query: Null, collection: Null
-) -> Float64[np.ndarray, "n"]:
-    """How far scores stand above those of a found photo with strangers. The query's own scores may all be lower or
-    higher than those of the collection, as with five words for each feature: that much is taken off.
-    """
-    return evidence(scores, found._replace(location=found.location + query.location - collection.location))
 
 
 # -- Probabilities

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float64, Int64
 
 from superfeat.config import SearchConfig
 from superfeat.features import Hit, ImageWords
@@ -80,14 +81,19 @@ def reorder_by_geometry(seen: Sequence[SeenPhoto]) -> list[SeenPhoto]:
 
 def reorder_by_diffusion(searched: SearchedWith, hits: Sequence[Hit], floor: float) -> list[Hit]:
     """The first results by their own scores and those of the ones that they are most like, if more than `floor`."""
-    part = list(hits[:FIRST])
-    images = searched.snapshot.words_of_many([hit.id for hit in part])
+    ids, scores = np.asarray([hit.id for hit in hits], np.int64), np.asarray([hit.score for hit in hits], np.float64)
+    return [hits[place] for place in diffused_order(searched, ids, scores, floor).tolist()] + list(hits[FIRST:])
+
+
+def diffused_order(
+    searched: SearchedWith, ids: Int64[np.ndarray, "n"], scores: Float64[np.ndarray, "n"], floor: float
+) -> Int64[np.ndarray, "first"]:
+    """The same of images by id: the places of the first in their new order."""
+    images = searched.snapshot.words_of_many(ids[:FIRST].tolist())
     if any(image is None for image in images):  # one was deleted a moment ago: the order stays
-        return list(hits)
+        return np.arange(len(images))
     similarities = score_pairs(searched.snapshot, [image for image in images if image is not None], searched.config)
-    scores = np.asarray([hit.score for hit in part], np.float64)
-    order = descending(diffuse(scores, (similarities + similarities.T) / 2, floor))
-    return [part[place] for place in order.tolist()] + list(hits[FIRST:])
+    return descending(diffuse(scores[:FIRST], (similarities + similarities.T) / 2, floor))
 
 
 def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> tuple[ImageWords, int] | None:

@@ -16,7 +16,7 @@ from superfeat.rerank.geometry import PlacedWords, Transform, Verification
 
 Rerank = Literal["geometry", "expand", "diffuse", "off"]
 RERANKS: tuple[Rerank, ...] = ("geometry", "expand", "diffuse", "off")
-DEFAULT_RERANK: Rerank = "off"  # docs/verification.md has the measurements
+DEFAULT_RERANK: Rerank = "diffuse"  # docs/verification.md has the measurements
 FIRST = 100  # results that are looked at again
 LEAST_VERIFIED, LEAST_INLIERS = 0.25, 8  # of a photo that a query is widened with
 MOST_EXPANDED = 5  # photos that a query is widened with

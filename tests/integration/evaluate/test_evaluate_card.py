@@ -305,3 +305,13 @@ def test_the_same_queries_of_other_photos_are_told(case: Case, tmp_path: Path) -
     found = finish(test, tmp_path / "run", codebook=others, distractors=case.distractors)
     kept = compare(case.once.scores, found.scores, (case.once.card, found.card))
     assert kept["settings"][0]["setting"] == "dataset.listing_sha256"
+
+
+def test_diffusion_is_on_the_card_and_needs_words(case: Case, tmp_path: Path) -> None:
+    config = dataclasses.replace(PALETTE_CONFIG, rerank="diffuse")
+    found = finish(case.test, tmp_path / "run", config, codebook=case.others, distractors=case.distractors)
+    assert found.card["rerank"] == "diffuse"
+    said = "The first 100 are ordered by how alike they are to each other (diffuse)."
+    assert said in (tmp_path / "run" / "card.txt").read_text()
+    with pytest.raises(SuperfeatError, match="'rerank' is 'diffuse'"):
+        dataclasses.replace(POOLED, rerank="diffuse")

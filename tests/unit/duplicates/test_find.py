@@ -22,7 +22,8 @@ from superfeat.errors import SuperfeatError
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.probability.apply import judge_ranking
-from superfeat.probability.model import Calibration, Null, Origin
+from superfeat.probability.model import Calibration, Origin
+from superfeat.rerank.strangers import Null
 
 DIM, WORDS, FEATURES = 128, 32, 24
 COPIES = 0.6  # the similarity of copies in the tests of links

@@ -17,8 +17,9 @@ from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.index.places import encode_places, word_regions
 from superfeat.probability.comparing import origin_of
-from superfeat.probability.model import Calibration, Null
+from superfeat.probability.model import Calibration
 from superfeat.rerank.order import RERANKS, Rerank
+from superfeat.rerank.strangers import Null
 from superfeat.storage.store import write_json
 from superfeat.weights import Network
 

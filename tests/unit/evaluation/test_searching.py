@@ -29,6 +29,8 @@ from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.probability.comparing import Labelled, compare_sets, index_sets
+from superfeat.rerank.look import SearchedWith, reorder_by_diffusion
+from superfeat.rerank.strangers import hardly_strangers, measure_strangers, sample_images
 from superfeat.training.validation import Score, validate
 
 DIM, WORDS = 16, 8
@@ -172,3 +174,30 @@ def test_evaluation_validation_and_calibration_agree(tmp_path: Path, monkeypatch
     for query in range(4):  # each is searched with one word per feature, then with several
         np.testing.assert_array_equal(compared.scores[2 * query + 1][numbers[query]], scores[query])
     assert (compared.labels == -1).sum(axis=1).tolist() == [0, 0, 1, 1, 0, 0, 1, 1], "itself"
+
+
+def viewed(number: int) -> Features:
+    """Photos of 40 things, three of each."""
+    features = made(number % 40)
+    noise = np.random.default_rng(1000 + number).standard_normal(features.vectors.shape).astype(np.float32)
+    return dataclasses.replace(features, vectors=features.vectors + 0.5 * noise)
+
+
+def test_diffusion_orders_the_first_anew_and_keeps_scores(tmp_path: Path) -> None:
+    index = Index.create(tmp_path / "many", CODEBOOK)
+    names = [f"{number} a" for number in range(120)]
+    collections.deque(add_images(index, ((name, viewed(number)) for number, name in enumerate(names))), maxlen=0)
+    (plain,), (found,) = (list(search_set(index, names, [made(500)], diffused=diffused)) for diffused in (False, True))
+    assert plain is not None
+    assert found is not None
+    assert found.numbers.tolist() != plain.numbers.tolist()
+    assert found.numbers[100:].tolist() == plain.numbers[100:].tolist()
+    assert dict(zip(found.numbers.tolist(), found.scores.tolist(), strict=True)) == dict(
+        zip(plain.numbers.tolist(), plain.scores.tolist(), strict=True)
+    )
+    snapshot = index.snapshot()
+    floor = hardly_strangers(measure_strangers(snapshot, sample_images(snapshot), None, index.config.search).null)
+    hits = list(index.search(made(500), None))
+    searched = SearchedWith(snapshot, index.query(made(500)), None, index.config.search)
+    expected = [hit.name for hit in reorder_by_diffusion(searched, hits, floor)]
+    assert [names[number] for number in found.numbers.tolist()] == expected

@@ -3,24 +3,40 @@
 import dataclasses
 import threading
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import SuperfeatError
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
-from superfeat.index.pairs import score_pairs
+from superfeat.index.pairs import score_many, score_pairs
+from superfeat.index.snapshot import Snapshot
 from superfeat.probability import apply as likeness
 from superfeat.probability.apply import (
-    SAMPLE,
+    falling,
     judge_ranking,
+    judged_together,
+    link_floor,
     meet_strangers,
     require_fitting,
+)
+from superfeat.probability.model import Calibration, Origin, match_prior
+from superfeat.rerank.strangers import (
+    SAMPLE,
+    Null,
+    Strangers,
+    adapt_null,
+    evidence,
+    hardly_strangers,
+    linked_share,
+    measure_strangers,
     sample_images,
 )
-from superfeat.probability.model import Calibration, Null, Origin, adapt_null, evidence, linked_share, match_prior
 
 DIM, WORDS, FEATURES = 64, 24, 12
 CODEBOOK = Codebook(5 * np.random.default_rng(0).standard_normal((WORDS, DIM)).astype(np.float32))
@@ -165,11 +181,11 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images were compared each time."""
     sizes: list[int] = []
 
-    def spy(*arguments: object) -> likeness.Strangers:
+    def spy(*arguments: object) -> Strangers:
         sizes.append(len(arguments[1]))  # type: ignore[arg-type]
         return measure(*arguments)  # type: ignore[arg-type]
 
-    measure = likeness.measure_strangers
+    measure = measure_strangers
     monkeypatch.setattr(likeness, "measure_strangers", spy)
     return sizes
 
@@ -275,6 +291,60 @@ def test_scores_of_images_with_each_other(index: Index) -> None:
     scores = score_pairs(index.snapshot(), [index.words_of(name) for name in names], SEARCH)
     for row, name in zip(scores, names, strict=True):
         np.testing.assert_array_equal(row, index.scores(name, names))
+
+
+@pytest.mark.parametrize("kernel", ["binary", "real"])
+@pytest.mark.parametrize(
+    "config", [SEARCH, SearchConfig(alpha=2.5, threshold=0.1), SearchConfig(idf=True), SearchConfig(norm="none")]
+)
+def test_many_queries_score_as_each_by_itself(
+    tmp_path: Path, kernel: Literal["binary", "real"], config: SearchConfig
+) -> None:
+    index = Index.create(tmp_path / "other", CODEBOOK, IndexConfig(kernel=kernel))
+    images = [index.query(photo(thing)) for thing in range(7)] + [index.query(photo(0), 1)]
+    small = Snapshot.in_memory(index.snapshot().layout, images[:5])
+    scores = score_many(small, images, config)
+    assert scores.shape == (8, 5)
+    for row, image in zip(scores, images, strict=True):
+        ranking = small.search(image, config)
+        np.testing.assert_array_equal(row[ranking.ids], ranking.scores)
+    assert score_many(small, [], config).shape == (0, 5)
+
+
+# -- Probabilities along another order
+
+
+@given(st.lists(st.floats(0, 1), max_size=130))
+def test_probabilities_along_an_order_do_not_rise(chances: list[float]) -> None:
+    said = falling(np.asarray(chances, np.float64))
+    assert len(said) == len(chances)
+    assert (np.diff(said) <= 1e-12).all()
+    for top in (1, 7, 20, 21, 60, 100, 130):
+        part = falling(np.asarray(chances[: judged_together(top)], np.float64))
+        np.testing.assert_allclose(part[:top], said[:top], atol=1e-12)
+    np.testing.assert_allclose(said[:20].sum(), sum(chances[:20]), atol=1e-9)
+
+
+def test_probabilities_that_fall_stay() -> None:
+    chances = np.linspace(0.99, 0.01, 120)
+    np.testing.assert_array_equal(falling(chances), chances)
+    np.testing.assert_allclose(falling(np.asarray([0.9, 0.2, 0.6, 0.1])), [0.9, 0.4, 0.4, 0.1])
+
+
+# -- From which score on two photos are hardly strangers
+
+
+def test_a_collection_of_many_things_tells_how_strangers_score(index: Index, tmp_path: Path) -> None:
+    assert link_floor(index, CALIBRATION, SEARCH) == hardly_strangers(meet_strangers(index, CALIBRATION).null)
+    many, few = (Index.create(tmp_path / name, CODEBOOK) for name in ("many", "few"))
+    for thing in range(60):
+        many.add(str(thing), photo(thing))
+    few.add("0", photo(0))
+    floor = link_floor(many, None, SEARCH)
+    assert floor is not None
+    assert floor == hardly_strangers(meet_strangers(many, None).null)
+    assert link_floor(few, None, SEARCH) is None
+    assert link_floor(index, None, SEARCH) is None  # a dozen things
 
 
 # -- What a calibration fits

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from superfeat.features import ImageWords
 from superfeat.probability.clues import place_clues, spread_of, support_of
 from superfeat.probability.fit import pad_results
-from superfeat.probability.model import Null, back_evidence, evidence
 from superfeat.rerank.geometry import PlacedWords, Verification
+from superfeat.rerank.strangers import Null, back_evidence, evidence
 
 MODEST = settings(deadline=None, max_examples=40)
 

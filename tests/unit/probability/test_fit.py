@@ -40,7 +40,7 @@ from superfeat.probability.fit import (
     whole_results,
 )
 from superfeat.probability.honesty import reliability
-from superfeat.probability.model import Calibration, Null, Origin, fit_calibration, match_prior
+from superfeat.probability.model import Calibration, Origin, fit_calibration, match_prior
 from superfeat.probability.stored import (
     SHIPPED_CALIBRATION,
     reset_calibration,
@@ -48,6 +48,7 @@ from superfeat.probability.stored import (
     store_calibration,
     verify_calibrations,
 )
+from superfeat.rerank.strangers import Null
 from superfeat.storage.store import write_json
 
 DIM, WORDS, FEATURES = 64, 32, 12

@@ -12,18 +12,8 @@ import oracles_calibration as oracle
 from superfeat.errors import SuperfeatError
 from superfeat.probability.honesty import reliability, wilson_interval
 from superfeat.probability.logistic import fit_logistic, sigmoid
-from superfeat.probability.model import (
-    Calibration,
-    Null,
-    Origin,
-    adapt_null,
-    different_images,
-    evidence,
-    fit_calibration,
-    fit_null,
-    linked_share,
-    match_prior,
-)
+from superfeat.probability.model import Calibration, Origin, fit_calibration, match_prior
+from superfeat.rerank.strangers import Null, adapt_null, different_images, evidence, fit_null, linked_share
 
 STRANGERS = Null(-8.0, 1.0, 20)
 ORIGIN = Origin("network", "codebook", "binary", 3.0, 0.0)
