@@ -1,13 +1,14 @@
 """What a second look at the first results is worth: re-ranking, probabilities, groups of duplicates, and its time.
 
     python -m benchmarks.verification rerank --weights NETWORK --codebook CODEBOOK --data ../shared/data \
-        --features FOLDER --json benchmarks/results/rerank.json [--matcher]
+        --features FOLDER --json benchmarks/results/rerank.json [--matcher] [--folders 50]
     python -m benchmarks.verification probability ... --json benchmarks/results/probability.json --write NEW.json
     python -m benchmarks.verification duplicates ... --calibration NEW.json
     python -m benchmarks.verification time --images 100000 --json benchmarks/results/verification_time.json
 
 Features that are not in FOLDER are extracted into it with the profile `fast` and the places of features (it can be
-stopped and goes on). Which photos are alike enough for diffusion is told by the calibration beside the codebook.
+stopped and goes on). Which photos are alike enough for diffusion is told by the calibration beside the codebook, or
+without one by the collection. --folders orders what is found in small folders with a single match, drawn from a set.
 Probabilities are judged by leaving one collection out: a fit to all others, for each. The calibration that is written
 is fitted to the sets of --ship alone, whose licences allow it.
 """
@@ -37,7 +38,7 @@ from superfeat.index.names import Image
 from superfeat.index.places import encode_places
 from superfeat.index.segments import Layout, build_segment
 from superfeat.index.snapshot import Snapshot
-from superfeat.probability.apply import link_floor
+from superfeat.probability.apply import background_for, link_floor
 from superfeat.probability.comparing import Comparisons, Labelled, compare_sets, index_sets
 from superfeat.probability.fit import (
     ALL,
@@ -62,6 +63,7 @@ from superfeat.rerank.look import (
     widened,
 )
 from superfeat.rerank.order import FIRST
+from superfeat.rerank.strangers import hardly_strangers, measure_strangers, sample_images
 
 VALIDATION = ("terrassa12", "rparis6k_mini_ext", "val_landmarks")
 TESTS = ("ukbench50_val", "museum_qs")
@@ -87,6 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--set", action="append", default=[], help="of the extraction, e.g. max_side=320")
         verb.add_argument("--json", type=Path)
         verb.add_argument("--matcher", action="store_true", help="also match the first 20 by SIFT (rerank)")
+        verb.add_argument("--folders", type=int, help="photos of small folders with one match each (rerank)")
         verb.add_argument("--ship", nargs="+", default=FIT, help="sets that the written calibration is fitted to")
         verb.add_argument("--write", type=Path, help="where to write the calibration (probability)")
         verb.add_argument(
@@ -122,9 +125,14 @@ class Orders(NamedTuple):
 def rerank(args: argparse.Namespace) -> dict[str, Any]:
     """mAP of each method (Hard where a set has it), and the paired bootstrap of its gain over none."""
     codebook, facts = Codebook.open(args.codebook), dict[str, dict[str, Any]]()
-    calibration = read_calibration(args.calibration or args.codebook.parent / CALIBRATION)
+    beside = args.calibration or args.codebook.parent / CALIBRATION
+    calibration = read_calibration(beside) if beside.exists() else None
     for source in args.sets:
-        found = order_set(codebook, read_set(source, args), calibration, args.matcher)
+        labelled = read_set(source, args)
+        if args.folders:
+            found = order_folders(codebook, labelled, calibration, args.folders)
+        else:
+            found = order_set(codebook, labelled, calibration, args.matcher)
         base = np.asarray(found.precisions["off"])
         facts[source] = {
             method: {
@@ -141,7 +149,7 @@ def rerank(args: argparse.Namespace) -> dict[str, Any]:
     return facts
 
 
-def order_set(codebook: Codebook, labelled: Labelled, calibration: Calibration, matcher: bool) -> Orders:
+def order_set(codebook: Codebook, labelled: Labelled, calibration: Calibration | None, matcher: bool) -> Orders:
     """Every query in every order; the calibration says how strangers score."""
     methods = (*METHODS, "matcher") if matcher else METHODS
     orders = Orders({name: [] for name in methods}, {name: [] for name in methods})
@@ -165,6 +173,35 @@ def order_set(codebook: Codebook, labelled: Labelled, calibration: Calibration, 
                 orders.milliseconds[method].append(1e3 * (time.perf_counter() - began))
                 ranking = np.asarray([numbers[hit.id] for hit in order], np.int64)
                 orders.precisions[method].append(precision(query, ranking, set(numbers.values())))
+    return orders
+
+
+def order_folders(codebook: Codebook, labelled: Labelled, calibration: Calibration | None, photos: int) -> Orders:
+    """Every query in a folder of its own, with one photo of its thing and strangers."""
+    orders = Orders({"off": [], "diffuse": []}, {"off": [], "diffuse": []})
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        index = index_sets(Path(folder, "index"), codebook, [labelled])
+        config, ids = index.config.search, {number: image for image, number in numbers_of(index, labelled).items()}
+        asked = stored_queries(labelled.store, names_in(labelled.store, labelled.test))
+        for query, features in zip(labelled.test.queries, asked, strict=True):
+            right = [number for number in query.hard or query.positives if number in ids]
+            others = sorted(set(ids) - {*query.positives, *query.junk})
+            if features is None or not right:
+                continue
+            chosen = [rng.choice(right), *rng.choice(others, photos - 1, replace=False)]
+            images = [one for one in index.snapshot().words_of_many([ids[number] for number in chosen]) if one]
+            small = Snapshot.in_memory(index.snapshot().layout, images)
+            background = None if calibration is None else background_for(calibration, codebook.digest)
+            null = measure_strangers(small, sample_images(small), background, config).null
+            searched = SearchedWith(small, index.query(features), None, config)
+            hits = list(small.search(searched.words, config))
+            for method, order in (
+                ("off", hits),
+                ("diffuse", reorder_by_diffusion(searched, hits, hardly_strangers(null))),
+            ):
+                orders.precisions[method].append(1 / (1 + [hit.id for hit in order].index(0)))
+                orders.milliseconds[method].append(0.0)
     return orders
 
 

@@ -26,11 +26,13 @@ from superfeat.threads import all_cores, in_order
 
 NEIGHBOURS = 100  # images that each image is compared with at most
 LEAST_PROBABILITY = 0.5
-LONE_LINK = 0.9  # likeness of a link that joins two groups all alone: one weak link joins no two things
+SURE_LINK = 0.9  # likeness of a link that joins two groups all alone: one weak link joins no two things
 # By kernel: of images of the same thing, where there are no probabilities, and of copies (docs/duplicates.md).
 LEAST_SIMILARITY = {"binary": 0.03, "real": 0.08, **dict.fromkeys(VECTOR_KERNELS, 0.8)}
 COPY_SIMILARITY = {"binary": 0.3, "real": 0.6, **dict.fromkeys(VECTOR_KERNELS, 0.97)}
 PAIRS_PER_LINK = 3  # more than one in so many pairs of images must be links
+# Two groups that stand by themselves (two things that look alike have many weak links) need fewer, if some are sure.
+STANDING, PAIRS_PER_STANDING_LINK, PAIRS_PER_SURE_LINK = 3, 5, 12
 LIKENESS_STEPS = 1 << 30  # of likeness: whole numbers add up to the same in any order
 
 Sets = tuple[tuple[int, ...], ...]  # a group: sets of copies, by the images' numbers
@@ -95,8 +97,8 @@ def find_duplicates(
     """
     least = least_likeness(index, calibration) if least is None else least
     _require_possible(least, neighbours)
-    lone = 0.0 if calibration is None else max(LONE_LINK, least)
-    return _find(_Judge(index, calibration, neighbours), least, COPY_SIMILARITY[index.config.kernel], workers, lone)
+    sure = 0.0 if calibration is None else max(SURE_LINK, least)
+    return _find(_Judge(index, calibration, neighbours), least, COPY_SIMILARITY[index.config.kernel], workers, sure)
 
 
 def find_copies(
@@ -122,12 +124,12 @@ def _require_possible(least: float, neighbours: int) -> None:
 
 
 def _find(
-    judge: "_Judge", least: float, copies: float, workers: int | None, lone: float = 0.0
+    judge: "_Judge", least: float, copies: float, workers: int | None, sure: float = 0.0
 ) -> Iterator[Looked | Group]:
     ids, neighbours = judge.snapshot.ids(), judge.neighbours
     found, full = yield from _look_for_all(judge, ids, least, workers or all_cores())
     links = with_same_files(mutual_links(found, full), _digests(judge.snapshot), neighbours)
-    groups = _describe(group_images(links, copies, neighbours, lone), links, ids, judge.snapshot)
+    groups = _describe(group_images(links, copies, neighbours, sure), links, ids, judge.snapshot)
     yield from sorted(groups, key=lambda group: (-len(group.members), -group.likeness, group.members[0].id))
 
 
@@ -218,14 +220,14 @@ def with_same_files(links: Links, digests: Sequence[str | None], neighbours: int
 # -- Links -> groups
 
 
-def group_images(links: Links, copies: float, neighbours: int = NEIGHBOURS, lone: float = 0.0) -> Iterator[Sets]:
+def group_images(links: Links, copies: float, neighbours: int = NEIGHBOURS, sure: float = 0.0) -> Iterator[Sets]:
     """The groups of two or more images that the links make, in no order; links of the similarity `copies` are those."""
     for part in _components(links):
         images = np.unique(np.concatenate([part.first, part.second])).tolist()
         singles = [(image,) for image in images]
         alike = join_groups(singles, part[part.similarity >= copies], neighbours)
         photos = [_flatten(singles[number] for number in joined) for joined in alike]
-        for joined in join_groups(photos, part, neighbours, lone):
+        for joined in join_groups(photos, part, neighbours, sure):
             sets = tuple(sorted(photos[number] for number in joined))
             if len(_flatten(sets)) > 1:
                 yield sets
@@ -254,14 +256,15 @@ def _components(links: Links) -> Iterator[Links]:
 
 
 def join_groups(
-    groups: Sequence[Sequence[int]], links: Links, neighbours: int = NEIGHBOURS, lone: float = 0.0
+    groups: Sequence[Sequence[int]], links: Links, neighbours: int = NEIGHBOURS, sure: float = 0.0
 ) -> list[list[int]]:
     """Which of the groups become one: again and again the two of the greatest mean likeness that may be joined.
 
     Pairs without a link count as 0. Equal ones are joined in the order of their first images. Where there could be
-    several links and is one, it must have the likeness `lone`.
+    several links and is one, it must have the likeness `sure`, and so must some between groups that stand by
+    themselves.
     """
-    joining = _Joining(groups, links, neighbours, lone)
+    joining = _Joining(groups, links, neighbours, sure)
     waiting = [joining.rank(one, other) for one, others in enumerate(joining.across) for other in others if one < other]
     heapq.heapify(waiting)
     while waiting:
@@ -274,21 +277,25 @@ def join_groups(
 
 
 class _Across(NamedTuple):
-    """Between two groups: how many links, and the sum of their likeness in steps."""
+    """Between two groups: how many links, the sum of their likeness in steps, and how many of them are sure."""
 
     links: int
     total: int
+    sure: int
 
     def __add__(self, other: object) -> "_Across":
         assert isinstance(other, _Across)
-        return _Across(self.links + other.links, self.total + other.total)
+        return _Across(self.links + other.links, self.total + other.total, self.sure + other.sure)
+
+
+NOTHING_ACROSS = _Across(0, 0, 0)
 
 
 class _Joining:
     """Groups that grow. Two that are joined get a new number, so that what waits with their old ones is out of date."""
 
-    def __init__(self, groups: Sequence[Sequence[int]], links: Links, neighbours: int, lone: float) -> None:
-        self.neighbours, self.lone = neighbours, round(lone * LIKENESS_STEPS)
+    def __init__(self, groups: Sequence[Sequence[int]], links: Links, neighbours: int, sure: float) -> None:
+        self.neighbours, self.sure = neighbours, round(sure * LIKENESS_STEPS)
         self.members = [sorted(group) for group in groups]
         self.parts = [[number] for number in range(len(groups))]
         self.across: list[dict[int, _Across]] = [{} for _ in groups]
@@ -304,7 +311,7 @@ class _Joining:
                 self._inside[first] += 1
                 self._inside[second] += 1
             else:
-                both = self.across[one].get(other, _Across(0, 0)) + _Across(1, weight)
+                both = self.across[one].get(other, NOTHING_ACROSS) + _Across(1, weight, int(weight >= self.sure))
                 self.across[one][other] = self.across[other][one] = both
 
     def rank(self, one: int, other: int) -> tuple[float, int, int, int, int]:
@@ -321,12 +328,16 @@ class _Joining:
             return False
         possible = min(sizes[0] * sizes[1], self.neighbours * min(sizes))  # a list holds no more than `neighbours`
         across = self.across[one][other]
-        if PAIRS_PER_LINK * across.links <= possible or (possible > across.links == 1 and across.total < self.lone):
+        standing = self.sure > 0 and min(sizes) >= STANDING
+        per_link = PAIRS_PER_STANDING_LINK if standing else PAIRS_PER_LINK
+        if per_link * across.links <= possible or (possible > across.links == 1 and not across.sure):
+            return False
+        if standing and PAIRS_PER_SURE_LINK * across.sure <= possible:
             return False
         counts = self._count_across(one, other)
         needed = min(sum(sizes) - 1, self.neighbours)
         images = (image for group in (one, other) for image in self.members[group])
-        return all(PAIRS_PER_LINK * (self._inside[image] + counts.get(image, 0)) > needed for image in images)
+        return all(per_link * (self._inside[image] + counts.get(image, 0)) > needed for image in images)
 
     def _count_across(self, one: int, other: int) -> dict[int, int]:
         """For each image of both groups that has any, its links with the other group."""
@@ -350,7 +361,7 @@ class _Joining:
             self._owners.update(dict.fromkeys(self.members[old], new))
             for third, between in self.across[old].items():
                 if third not in (one, other):
-                    merged[third] = merged.get(third, _Across(0, 0)) + between
+                    merged[third] = merged.get(third, NOTHING_ACROSS) + between
                     del self.across[third][old]
         for third, between in merged.items():
             self.across[third][new] = between

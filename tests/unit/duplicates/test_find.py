@@ -1,5 +1,6 @@
 """Photos of the same thing and copies in a small index: which groups, in which order, and what is refused."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -297,7 +298,19 @@ def test_links_of_the_same_files() -> None:
 def test_one_weak_link_joins_no_two_groups() -> None:
     """Where several pairs could be linked and one is, it must be a strong one; two weak ones are enough."""
     pair, weak, strong = (0, 1, 0.95), (1, 2, 0.6), (1, 2, 0.93)
-    assert join_groups([(0,), (1,), (2,)], links(pair, weak), lone=0.9) == [[2], [0, 1]]
-    assert join_groups([(0,), (1,), (2,)], links(pair, strong), lone=0.9) == [[0, 1, 2]]
-    assert join_groups([(0,), (1,), (2,)], links(pair, weak, (0, 2, 0.6)), lone=0.9) == [[0, 1, 2]]
-    assert join_groups([(1,), (2,)], links(weak), lone=0.9) == [[0, 1]]  # of two photos there is but one pair
+    assert join_groups([(0,), (1,), (2,)], links(pair, weak), sure=0.9) == [[2], [0, 1]]
+    assert join_groups([(0,), (1,), (2,)], links(pair, strong), sure=0.9) == [[0, 1, 2]]
+    assert join_groups([(0,), (1,), (2,)], links(pair, weak, (0, 2, 0.6)), sure=0.9) == [[0, 1, 2]]
+    assert join_groups([(1,), (2,)], links(weak), sure=0.9) == [[0, 1]]  # of two photos there is but one pair
+
+
+def test_two_things_that_look_alike_stay_apart() -> None:
+    """All pairs of two groups are linked, but no link is sure; with a sure one in nine they are one thing."""
+    inside = [
+        (first, second, 0.95) for group in (range(3), range(3, 6)) for first, second in itertools.combinations(group, 2)
+    ]
+    across = [(first, second, 0.7) for first in range(3) for second in range(3, 6)]
+    singles = [(image,) for image in range(6)]
+    assert join_groups(singles, links(*inside, *across), sure=0.9) == [[0, 1, 2], [3, 4, 5]]
+    assert join_groups(singles, links(*inside, *across[1:], (0, 3, 0.92)), sure=0.9) == [[0, 1, 2, 3, 4, 5]]
+    assert join_groups(singles, links(*inside, *across)) == [[0, 1, 2, 3, 4, 5]]  # nobody knows what is sure
