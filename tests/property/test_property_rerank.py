@@ -11,7 +11,7 @@ from superfeat.config import SearchConfig
 from superfeat.features import ImageWords
 from superfeat.index.segments import Layout
 from superfeat.index.snapshot import Snapshot
-from superfeat.rerank.geometry import PlacedWords, Verification, verify_photos
+from superfeat.rerank.geometry import PlacedWords, Verification, turn, verify_photos
 from superfeat.rerank.verify import Correspondences, find_agreements
 
 MODEST = settings(deadline=None, max_examples=60)
@@ -29,9 +29,9 @@ def a_photo(rng: np.random.Generator, count: int, size: tuple[float, float] = (6
     return PlacedWords(ImageWords(words, codes, "words"), some_places(rng, count), size)
 
 
-def verify(query: PlacedWords, *photos: PlacedWords, workers: int = 1) -> list[Verification]:
+def verify(query: PlacedWords, *photos: PlacedWords, workers: int = 1, turned: bool = False) -> list[Verification]:
     snapshot = Snapshot.in_memory(LAYOUT, [photo.image for photo in photos])
-    return verify_photos(snapshot, query, list(photos), SearchConfig(), workers=workers)
+    return verify_photos(snapshot, query, list(photos), SearchConfig(), workers=workers, turned=turned)
 
 
 def part_of(photo: PlacedWords, box: tuple[float, float, float, float]) -> PlacedWords:
@@ -71,6 +71,27 @@ def test_a_photo_agrees_with_itself(seed: int, count: int) -> None:
     assert found.inliers == count
     assert found.transform is not None
     assert np.allclose(found.transform, [[1, 0, 0], [0, 1, 0]], atol=1e-6)
+
+
+@MODEST
+@given(st.integers(0, 2**32 - 1), st.integers(0, 3), st.booleans())
+def test_a_turned_photo_agrees_where_turns_are_tried(seed: int, turns: int, part: bool) -> None:
+    """The corners of the query lie in the found photo where the turn brings them."""
+    query = a_photo(np.random.default_rng(seed), 60)
+    whole = turn(query, turns)
+    assert whole.size == (query.size if turns % 2 == 0 else query.size[::-1])
+    photo = part_of(whole, (0.1, 0.1, 0.8, 0.8)) if part else whole
+    (found,) = verify(query, photo, turned=True)
+    assert found.verified > 0.9
+    assert found.transform is not None
+    corners = np.asarray([(0.0, 0.0, 1.0), (1.0, 0.0, 1.0), (0.3, 0.8, 1.0)])
+    expected = corners[:, :2]
+    for _ in range(turns):
+        expected = np.column_stack([1 - expected[:, 1], expected[:, 0]])
+    expected = (expected - 0.1) / 0.8 if part else expected
+    np.testing.assert_allclose(corners @ np.asarray(found.transform).T, expected, atol=0.08)
+    (upright,) = verify(query, photo)
+    assert upright.agreement <= found.agreement
 
 
 @MODEST

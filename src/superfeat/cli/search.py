@@ -79,6 +79,7 @@ engine_weights = click.option(
     help="The order of the first 100: by score and where words lie, by a query widened with verified photos, by how "
     "alike they are to each other, or by score alone. [default: diffuse, by how alike]",
 )
+@click.option("--turned", is_flag=True, help="Verify results turned by a quarter, a half or three quarters too.")
 @click.option(
     "--verify",
     type=click.Choice(["matcher", "xfeat"]),
@@ -104,6 +105,7 @@ def search(
     assignments: tuple[str, ...],
     least: float | None,
     rerank: "Rerank | None",
+    turned: bool,
     verify: str | None,
     local: Path | None,
     local_weights: str | None,
@@ -127,7 +129,7 @@ def search(
     names = None if listed is None else names_of(engine.index, listed)
     count, order = len(engine.index) if every else top, {} if rerank is None else {"rerank": rerank}
     first = count if local is None else max(count, FIRST_LOCAL)
-    found, skipped = _ask(engine, queries, box, top=first, only=names, config=config, **order)
+    found, skipped = _ask(engine, queries, box, top=first, only=names, config=config, turned=turned, **order)
     if skipped and not found and not as_json:
         name, reason = skipped[0].name, skipped[0].reason
         raise ImageError(reason if name in reason else f"{name}: {reason}")

@@ -58,16 +58,20 @@ def second_look(
     rerank: Rerank,
     workers: int | None,
     floor: float | None,
+    turned: bool = False,
 ) -> SecondLook:
     """Searches, verifies the first results, and orders them as it is asked for.
 
     `floor` is the similarity above which two photos are hardly strangers; without it nothing is diffused.
+    `turned` tries quarter turns too.
     """
     snapshot = index.snapshot()
     names = None if only is None else list(dict.fromkeys(only))
     masks = None if names is None else snapshot.masks(_ids(index, snapshot, names))
     without = None if asked.itself is None else asked.itself.id
-    searched = SearchedWith(snapshot, asked.words, asked.placed, asked.config, masks, without, workers or all_cores())
+    searched = SearchedWith(
+        snapshot, asked.words, asked.placed, asked.config, masks, without, workers or all_cores(), turned
+    )
     idle = rerank == "off" or (rerank == "diffuse" and floor is None)
     first = top if idle else max(top, FIRST)
     hits, used = _search(searched, asked.words, first), 0

@@ -207,13 +207,15 @@ class Engine:
         only: Iterable[str] | None = None,
         config: SearchConfig | None = None,
         rerank: Rerank = DEFAULT_RERANK,
+        turned: bool = False,
     ) -> Answer:
         """The `top` photos that show the same thing as a photo, or as the part of it in `box` (x, y, width, height as
-        fractions of the upright photo). The photo itself is not among them. `rerank` says how the first are ordered.
+        fractions of the upright photo). The photo itself is not among them. `rerank` says how the first are ordered;
+        with `turned` a match by quarter turns, of photos without an EXIF tag, is verified too.
 
         A photo is a file, its bytes, an image of Pillow or an array of its pixels; one of the index is `Named(name)`.
         """
-        return self.answer(self.ask(photo, box=box, config=config), top=top, only=only, rerank=rerank)
+        return self.answer(self.ask(photo, box=box, config=config), top=top, only=only, rerank=rerank, turned=turned)
 
     def ask(
         self, photo: PhotoLike | Features, *, box: Iterable[float] | None = None, config: SearchConfig | None = None
@@ -259,14 +261,14 @@ class Engine:
         top: int = 20,
         only: Iterable[str] | None = None,
         rerank: Rerank = DEFAULT_RERANK,
+        turned: bool = False,
     ) -> Answer:
         """The rest of a search: the first results are looked at again, and ordered anew where that is asked for."""
         calibration = self._calibration_for(asked.config)
         floor = link_floor(self.index, calibration, asked.config) if rerank == "diffuse" else None
-        found = second_look(self.index, asked, top, only, rerank, self._workers, floor)
+        found = second_look(self.index, asked, top, only, rerank, self._workers, floor, turned)
         chances = judge_seen(self.index, calibration, found.searched, found.seen, found.images)
-        if chances is not None and rerank == "diffuse" and floor is not None:
-            chances = falling(chances)
+        chances = chances if chances is None or floor is None else falling(chances)
         hits = self._describe(asked, found.seen[:top], chances)
         known = asked.itself and IndexedPhoto(asked.itself.name, asked.itself.id, asked.itself.meta.get("path"))
         images, name = len(self.index), name_of_photo(asked.photo)

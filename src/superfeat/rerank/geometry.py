@@ -105,8 +105,49 @@ def verify_photos(
     *,
     rules: Rules = Rules(),  # noqa: B008 - immutable
     workers: int = 1,
+    turned: bool = False,
 ) -> list[Verification]:
-    """Each photo is verified by itself, so their number, order and the number of threads change nothing."""
+    """Each photo is verified by itself, so their number, order and the number of threads change nothing.
+
+    With `turned` the query is also tried in the other three quarter turns; what agrees most is taken.
+    """
+    found = _verify_all(snapshot, query, photos, config, rules, workers)
+    for turns in (1, 2, 3) if turned else ():
+        others = _verify_all(snapshot, turn(query, turns), photos, config, rules, workers)
+        found = [
+            one if one.agreement >= other.agreement else other._replace(transform=_after_turns(other.transform, turns))
+            for one, other in zip(found, others, strict=True)
+        ]
+    return found
+
+
+def turn(image: PlacedWords, turns: int) -> PlacedWords:
+    """The same words as if the photo were turned clockwise by so many quarters."""
+    places, (width, height) = image.places, image.size
+    for _ in range(turns):
+        places = np.column_stack([1 - places[:, 1], places[:, 0], places[:, 3], places[:, 2]])
+        width, height = height, width
+    return PlacedWords(image.image, places, (width, height))
+
+
+def _after_turns(transform: Transform | None, turns: int) -> Transform | None:
+    """From the query as it is: what a transform does to the query turned by so many quarters."""
+    if transform is None:
+        return None
+    for _ in range(turns):
+        (a, b, x), (c, d, y) = transform
+        transform = (b, -a, a + x), (d, -c, c + y)
+    return transform
+
+
+def _verify_all(
+    snapshot: Snapshot,
+    query: PlacedWords,
+    photos: Sequence[PlacedWords],
+    config: SearchConfig,
+    rules: Rules,
+    workers: int,
+) -> list[Verification]:
     parts = [photos[first : first + PHOTOS_AT_ONCE] for first in range(0, len(photos), PHOTOS_AT_ONCE)]
     done: list[list[Verification]] = [[] for _ in parts]
 

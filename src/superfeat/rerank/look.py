@@ -50,6 +50,7 @@ class SearchedWith(NamedTuple):
     only: Sequence[Mask] | None = None
     without: int | None = None  # the id of the query, if it is in the index
     workers: int = 1
+    turned: bool = False  # whether quarter turns are tried too
 
 
 def look_again(
@@ -65,7 +66,14 @@ def look_again(
     found: list[Verification | None] = [None] * len(hits)
     if searched.placed is not None:
         some = [photo for photo in photos if photo is not None]
-        verified = verify_photos(searched.snapshot, searched.placed, some, searched.config, workers=searched.workers)
+        verified = verify_photos(
+            searched.snapshot,
+            searched.placed,
+            some,
+            searched.config,
+            workers=searched.workers,
+            turned=searched.turned,
+        )
         for place, one in zip(known, verified, strict=True):
             found[place] = one
     return [SeenPhoto(*one) for one in zip(hits, photos, found, strict=True)]
