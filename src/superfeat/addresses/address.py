@@ -25,9 +25,11 @@ from superfeat.recent import Recent
 DIRECTORIES_KEPT = 64  # of archives: a kilobyte or less per member
 BELIEVED_SECONDS = 30.0  # for which an archive elsewhere is taken to be as it was seen
 BYTES_KEPT = 64 << 20  # of photos that were just read from elsewhere: each is digested and then decoded
+FAILED_SECONDS = 60.0  # for which a photo that could not be read, however often that was tried, is not asked for again
 
 _directories: Recent[ArchiveDirectory] = Recent(DIRECTORIES_KEPT)
 _bytes: Recent[bytes] = Recent(1 << 10, BYTES_KEPT)
+_failed: Recent[tuple[float, OSError]] = Recent(1 << 10)  # and when
 _seen: dict[str, tuple[float, Stamp]] = {}  # archives elsewhere, and when they were looked at
 _listing = threading.Lock()  # of one archive at a time, and each once
 
@@ -110,12 +112,20 @@ class Address:
 
     def read_bytes(self) -> bytes:
         """All of the photo; an OSError as of a file."""
+        if not self.is_remote:
+            return self._read()
         key = f"{self}\0{self.stat()}"
-        data = _bytes.get(key) if self.is_remote else None
-        if data is None:
+        data, failed = _bytes.get(key), _failed.get(key)
+        if data is not None:
+            return data
+        if failed is not None and time.monotonic() - failed[0] < FAILED_SECONDS:
+            raise failed[1]
+        try:
             data = self._read()
-            if self.is_remote:
-                _bytes.put(key, data, len(data))
+        except OSError as error:
+            _failed.put(key, (time.monotonic(), error))
+            raise
+        _bytes.put(key, data, len(data))
         return data
 
     def _read(self) -> bytes:

@@ -74,6 +74,17 @@ def is_object(address: str) -> bool:
     return patiently(address, lambda: bool(_info(address)["type"] == "file"))
 
 
+def is_there(bucket: str) -> bool:
+    """Whether a bucket can be looked into; of the web nobody can tell."""
+    if bucket.lower().startswith(WEB):
+        return True
+    try:
+        patiently(bucket, lambda: _info(bucket))
+    except (OSError, ImageError):
+        return False
+    return True
+
+
 def list_objects(address: str) -> Iterator[FoundObject]:
     """All objects below an address, or all that match it as a pattern, in order of name."""
 
@@ -107,17 +118,16 @@ def patiently(address: str, work: Callable[[], Result]) -> Result:
         raise explain(error, address, tries=1 + len(PAUSES)) from None
 
 
-def explain(error: Exception, address: str, tries: int = 1) -> OSError:
+def explain(error: BaseException, address: str, tries: int = 1) -> OSError:
     """What went wrong, as an error of a file, without secrets."""
-    said = hide_secrets(str(error).splitlines()[0] if str(error) else type(error).__name__)
-    kind = type(error).__name__
-    if isinstance(error, FileNotFoundError) or getattr(error, "status", None) in (404, 410):
+    if address.lower().startswith(WEB) and isinstance(error, FileNotFoundError) and error.__cause__ is not None:
+        return explain(error.__cause__, address, tries)  # whatever the web refuses, fsspec takes for not there
+    status, kind = getattr(error, "status", None), type(error).__name__
+    if isinstance(error, FileNotFoundError) or status in (404, 410):
         return FileNotFoundError(errno.ENOENT, "no such object", address)
-    refused = getattr(error, "status", None) in (401, 403) or "Credentials" in kind
-    if isinstance(error, PermissionError) or refused:
-        return PermissionError(
-            errno.EACCES, f"it may not be read with the credentials that were found ({said})", address
-        )
+    said = hide_secrets(str(error).splitlines()[0] if str(error) else kind)
+    if isinstance(error, PermissionError) or status in (401, 403) or "Credentials" in kind:
+        return PermissionError(errno.EACCES, f"may not be read with the credentials that were found ({said})", address)
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         said = "no answer in time"
     return OSError(errno.EIO, f"{said} (tried {tries} times)" if tries > 1 else said, address)

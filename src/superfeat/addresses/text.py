@@ -35,6 +35,7 @@ SECRET_WORDS = (
     "x-",
 )
 LONGEST_PLAIN_VALUE = 40
+KNOWN_OTHERWISE = ("s3", "s3a", "gs", "gcs", "memory")  # who takes no password in an address
 
 _given: dict[str, str] = {}  # addresses as they were given, by what is left without secrets
 _logins: dict[str, str] = {}  # user:password@ by scheme and host
@@ -96,7 +97,7 @@ def public(address: str) -> str:
     bare, login, dropped = _split(address)
     if dropped:
         _given[bare] = address
-    if login:
+    if login and address.partition("://")[0].lower() not in KNOWN_OTHERWISE:
         _logins[_host(bare)] = login
     return bare
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from superfeat.addresses.address import Address, Where, address_of
+from superfeat.addresses.buckets import is_there
 from superfeat.addresses.text import is_remote, public
 from superfeat.features import Meta
 from superfeat.index.index import Index
@@ -54,17 +55,17 @@ class Disks:
         """Why it cannot be said that a file which is not to be seen has gone; None if it can.
 
         Its disk may not be connected, or the folder that held it, or the nearest one above that has not gone with it,
-        cannot be listed. Where no disk was noted, an empty folder may be one that is not connected. Whoever keeps
-        objects has said that there is none.
+        cannot be listed. Where no disk was noted, an empty folder may be one that is not connected. Of an object its
+        bucket says so, if that is there.
         """
-        if is_remote(meta.get("path")):
-            return None
         mount = meta.get("mount")
         if isinstance(mount, str):
             if mount not in self._connected:
-                self._connected[mount] = os.path.ismount(mount)
+                self._connected[mount] = is_there(mount) if is_remote(mount) else os.path.ismount(mount)
             if not self._connected[mount]:
                 return f"{mount} is not connected"
+        if is_remote(meta.get("path")):
+            return None
         folder = Path(str(meta.get("path", ""))).parent
         while folder != folder.parent and not folder.is_dir():
             folder = folder.parent

@@ -76,6 +76,7 @@ def test_what_seems_gone_without_asking_anybody(tmp_path: Path) -> None:
 def test_an_archive_that_was_rewritten_is_read_anew(tmp_path: Path) -> None:
     path = pack(tmp_path / "a.tar", {"k.png": b"1"})
     before = address_of(f"{path}/k.png")
+    assert photo_stamp(before)[0] == 1
     assert before.read_bytes() == b"1"
     pack(path, {"0.png": b"0", "k.png": b"2"})
     os.utime(path, ns=(1, 1))
