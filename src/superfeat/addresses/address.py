@@ -1,5 +1,6 @@
 """Where a photo lies: in a file of its own, in an archive, in a bucket. `address_of` finds out, and all open alike."""
 
+import collections
 import dataclasses
 import errno
 import functools
@@ -31,7 +32,7 @@ _directories: Recent[ArchiveDirectory] = Recent(DIRECTORIES_KEPT)
 _bytes: Recent[bytes] = Recent(1 << 10, BYTES_KEPT)
 _failed: Recent[tuple[float, OSError]] = Recent(1 << 10)  # and when
 _seen: dict[str, tuple[float, Stamp]] = {}  # archives elsewhere, and when they were looked at
-_listing = threading.Lock()  # of one archive at a time, and each once
+_reading: collections.defaultdict[str, threading.Lock] = collections.defaultdict(threading.Lock)  # archives, each once
 
 
 class PhotoStat(NamedTuple):
@@ -52,6 +53,7 @@ class Address:
     container: str  # a file or an object, without secrets: the photo itself, or the archive that it is in
     member: str | None = None
     seen: Stamp | None = dataclasses.field(default=None, compare=False)  # by whoever listed it
+    listed: ArchiveMember | None = dataclasses.field(default=None, compare=False, repr=False)  # by the same
 
     def __str__(self) -> str:
         return self.container if self.member is None else f"{self.container}/{self.member}"
@@ -137,7 +139,9 @@ class Address:
         return io.BytesIO(self.read_bytes())
 
     def _found(self) -> ArchiveMember:
-        """The member in its archive as that is now."""
+        """The member in its archive as that is now: where it was listed, if the archive has not changed since."""
+        if self.listed is not None and self.listed.archive == stamp_of(self.container):
+            return self.listed
         directory = directory_of(self.container)
         member = directory.members.get(str(self.member))
         if member is not None:
@@ -207,8 +211,10 @@ def stamp_of(container: str) -> Stamp:
 def directory_of(container: str, seen: Stamp | None = None) -> ArchiveDirectory:
     """The members of an archive, read once while it does not change. OSError if it cannot be read."""
     stamp = seen or stamp_of(container)
+    if seen is not None:
+        _seen[container] = time.monotonic(), seen
     key = f"{container}\0{stamp}"
-    with _listing:
+    with _reading[container]:
         directory = _directories.get(key)
         if directory is None:
             directory = read_directory(container.partition("?")[0], _within(container, stamp[0]), stamp)

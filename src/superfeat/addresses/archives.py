@@ -37,6 +37,7 @@ class ArchiveMember(NamedTuple):
 
     name: str
     stamp: Stamp
+    archive: Stamp  # as it was when the member was found
     start: int  # of its bytes in a tar, of its header in a zip
     info: zipfile.ZipInfo | None = None  # of a zip
 
@@ -98,7 +99,7 @@ def read_directory(name: str, read: ReadRange, stamp: Stamp) -> ArchiveDirectory
     """What is in an archive that was seen with this stamp. OSError if it cannot be read."""
     file = HeaderFile(RangeFile(read, stamp[0]), READ_AHEAD)
     found = ArchiveDirectory({}, [])
-    entries = _zip_entries(file) if name.lower().endswith(".zip") else _tar_entries(file, stamp)
+    entries = _zip_entries(file, stamp) if name.lower().endswith(".zip") else _tar_entries(file, stamp)
     try:
         for entry in entries:
             if isinstance(entry, Refused):
@@ -159,7 +160,7 @@ def _tar_entries(file: IO[bytes], stamp: Stamp) -> Iterator[ArchiveMember | Refu
                 yield Refused(info.name, reason)
             else:
                 mark = _mark(stamp, info.offset_data, info.mtime)
-                yield ArchiveMember(_plain(info.name), (info.size, mark), info.offset_data)
+                yield ArchiveMember(_plain(info.name), (info.size, mark), stamp, info.offset_data)
         _require_end(file, tar.offset, stamp[0])
 
 
@@ -170,7 +171,7 @@ def _require_end(file: IO[bytes], offset: int, size: int) -> None:
         raise tarfile.ReadError(f"what follows byte {min(offset, size)} is no member")
 
 
-def _zip_entries(file: IO[bytes]) -> Iterator[ArchiveMember | Refused]:
+def _zip_entries(file: IO[bytes], stamp: Stamp) -> Iterator[ArchiveMember | Refused]:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             if info.is_dir():
@@ -183,7 +184,7 @@ def _zip_entries(file: IO[bytes]) -> Iterator[ArchiveMember | Refused]:
                 yield Refused(info.filename, reason)
             else:
                 mark = _mark(info.CRC, info.date_time)
-                yield ArchiveMember(_plain(info.filename), (info.file_size, mark), info.header_offset, info)
+                yield ArchiveMember(_plain(info.filename), (info.file_size, mark), stamp, info.header_offset, info)
 
 
 def _refusal(name: str, size: int) -> str | None:

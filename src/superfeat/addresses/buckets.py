@@ -19,6 +19,7 @@ QUIET_SECONDS = 20  # without a byte, after which a read from the web has failed
 IN_BUCKETS = ("s3", "s3a", "http", "https")  # what superfeat[buckets] reads
 MARKS = ("ETag", "etag", "md5Hash", "md5", "content_md5", "checksum", "Content-MD5", "Digest")
 TIMES = ("LastModified", "last_modified", "Last-Modified", "updated", "mtime", "created")
+READ_AT_ONCE = 1 << 20
 Result = TypeVar("Result")
 
 
@@ -58,10 +59,16 @@ def read_object(address: str, size: int) -> bytes:
 
     def read() -> bytes:
         system, path = _system(address)
-        data: bytes = system.cat_file(path)
-        return data
+        data = bytearray()
+        with system.open(path, "rb") as file:
+            while len(data) <= LARGEST_PHOTO and (block := file.read(READ_AT_ONCE)):
+                data += block
+        return bytes(data)
 
-    return patiently(address, read)
+    data = patiently(address, read)
+    if len(data) > LARGEST_PHOTO:  # of somebody who does not stop sending
+        raise OSError(errno.EFBIG, TOO_LARGE)
+    return data
 
 
 def is_object(address: str) -> bool:
@@ -149,6 +156,8 @@ def _info(address: str) -> dict[str, Any]:
 def _system(address: str) -> tuple[Any, str]:
     """The file system of an address, and the path there. ImageError if the package that reads it is not installed."""
     scheme = address.partition("://")[0].lower()
+    if scheme == "local" or "::" in address:  # which could lead from a stranger's list to files of this machine
+        raise ImageError(f"{address} is not read: give a path, or the address of one object, archive or prefix")
     try:
         import fsspec
         from fsspec.registry import known_implementations

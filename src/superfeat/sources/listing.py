@@ -46,6 +46,7 @@ from superfeat.sources.reasons import (
 )
 
 LOOKED_AT_ONCE = 16  # objects of a list
+READ_TOGETHER = 8  # archives of a bucket
 
 
 class LeftOut(NamedTuple):
@@ -62,6 +63,12 @@ class Listing:
     photos: list[Photo]
     left_out: list[LeftOut] = dataclasses.field(default_factory=list)
     unlisted: list[LeftOut] = dataclasses.field(default_factory=list)
+
+    def take(self, more: "Listing") -> None:
+        """Adds what another one has found."""
+        self.photos.extend(more.photos)
+        self.left_out.extend(more.left_out)
+        self.unlisted.extend(more.unlisted)
 
     def counts(self) -> dict[str, int]:
         """How many were left out for which reason, most first."""
@@ -84,15 +91,12 @@ def list_photos(sources: Sequence[str | Path], *, exclude: Iterable[str] = ()) -
     names, or of folders and files anywhere, that are left out besides `EXCLUDED`.
     """
     rules = NameRules((*EXCLUDED, *exclude), image_endings())
-    parts = []
+    found = Listing([])
     for source in sources:
         part, prefix = _list_source(str(source), rules)
-        parts.append(part if len(sources) == 1 else _prefixed(part, prefix))
-    photos = [photo for part in parts for photo in part.photos]
-    left_out = [one for part in parts for one in part.left_out]
-    unlisted = [one for part in parts for one in part.unlisted]
-    kept, doubles = _one_each(photos)
-    listing = Listing(kept, left_out + doubles, unlisted)
+        found.take(part if len(sources) == 1 else _prefixed(part, prefix))
+    kept, doubles = _one_each(found.photos)
+    listing = Listing(kept, found.left_out + doubles, found.unlisted)
     if (heard := _heard.get()) is not None:
         heard.append(listing)
     return listing
@@ -219,14 +223,27 @@ def _list_remote(address: str, rules: NameRules) -> tuple[Listing, str]:
 
 
 def _take_objects(found: Listing, address: str, rules: NameRules) -> None:
+    archives: list[tuple[Address, str]] = []
     for one in list_objects(address):
+        where = Address(join(fixed_part(address), one.name), seen=one.stamp)
         reason = excluded_by_part(one.name, rules)
         if reason is None and any(map(is_archive, one.name.split("/")[:-1])):
             reason = NAMED_AS_ARCHIVE
         if reason is not None:
             found.left_out.append(LeftOut(one.name, reason))
+        elif is_archive(one.name):
+            archives.append((where, one.name))
         else:
-            _take(found, Address(join(fixed_part(address), one.name), seen=one.stamp), one.name, rules)
+            _take(found, where, one.name, rules)
+
+    def look_into(archive: tuple[Address, str]) -> Listing:
+        inside = Listing([])
+        _take_members(inside, *archive, rules)
+        return inside
+
+    with ThreadPoolExecutor(READ_TOGETHER) as pool:  # one alone would mostly wait for answers
+        for inside in pool.map(look_into, archives):
+            found.take(inside)
     found.photos.sort(key=lambda photo: photo.name)
     found.left_out.sort()
     found.unlisted.sort()
@@ -260,7 +277,8 @@ def _take_members(found: Listing, archive: Where, name: str, rules: NameRules) -
         reason = excluded_by_part(member.name, rules) or (NESTED if is_archive(last) or is_packed(last) else None)
         reason = reason or no_photo(last, rules.endings)
         if reason is None:
-            found.photos.append(Photo(Address(container, member.name, member.stamp), f"{name}/{member.name}"))
+            where = Address(container, member.name, member.stamp, member)
+            found.photos.append(Photo(where, f"{name}/{member.name}"))
         else:
             found.left_out.append(LeftOut(f"{name}/{member.name}", reason))
     if directory.damage is not None:

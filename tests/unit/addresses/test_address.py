@@ -12,6 +12,7 @@ from superfeat.addresses.address import Address, address_of, seems_gone
 from superfeat.errors import ImageError
 from superfeat.extraction.folder import photo_stamp
 from superfeat.images import Photo, read_header, read_image, stored_size
+from superfeat.sources.listing import list_photos
 
 
 def test_what_a_text_names(tmp_path: Path) -> None:
@@ -83,6 +84,17 @@ def test_an_archive_that_was_rewritten_is_read_anew(tmp_path: Path) -> None:
     after = address_of(f"{path}/k.png")
     assert after.read_bytes() == b"2"
     assert photo_stamp(before) != photo_stamp(after)
+
+
+def test_what_was_listed_is_read_without_looking_for_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = pack(tmp_path / "a.tar", {"k.png": b"1", "l.png": b"2"})
+    first, second = (photo.where for photo in list_photos([path]).photos)
+    with monkeypatch.context() as patch:
+        patch.setattr(addresses, "directory_of", lambda *_: pytest.fail("looks for members"))
+        assert first.read_bytes() == b"1"
+    pack(path, {"0.png": b"0", "k.png": b"x", "l.png": b"3"})
+    os.utime(path, ns=(1, 1))
+    assert second.read_bytes() == b"3", "the archive is another one now"
 
 
 def test_an_archive_elsewhere_is_asked_for_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 import superfeat.addresses.text as text
 from fixtures_archives import photo_bytes, tar_bytes
 from superfeat.addresses.address import address_of
-from superfeat.addresses.buckets import PAUSES, explain, is_there, look_at, patiently, read_range
+from superfeat.addresses.buckets import PAUSES, explain, is_there, look_at, patiently, read_object, read_range
 from superfeat.errors import ImageError
 from superfeat.index.sync import is_gone
 from superfeat.sources.listing import list_photos
@@ -89,6 +89,20 @@ def test_what_is_refused_or_broken_is_not_gone(host: str) -> None:
     assert not is_gone(f"http://{host}/broken.png")
     assert is_gone(f"http://me:pass-word@{host}/gone.png")
     assert not is_gone(f"http://me:pass-word@{host}/a.png")
+
+
+@pytest.mark.parametrize("address", ["local:///etc/a.png", "zip://a.png::file:///etc/a.zip", "dir://::file:///etc"])
+def test_no_address_leads_to_files_of_this_machine(address: str) -> None:
+    with pytest.raises(ImageError, match="is not read: give a path"):
+        list_photos([address])
+
+
+def test_somebody_who_does_not_stop_sending(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superfeat.addresses.buckets.LARGEST_PHOTO", 1000)
+    with pytest.raises(OSError, match="which no photo is"):
+        read_object(f"http://{host}/a.png?sig=sign-ed", 0)
+    with pytest.raises(OSError, match="which no photo is"):
+        read_object("s3://bucket/a.png", 1001)
 
 
 def test_a_web_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
