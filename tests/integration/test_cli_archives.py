@@ -181,12 +181,14 @@ def test_found_and_explained_where_they_are(index: Callable[..., Any]) -> None:
     assert "file://" not in page
     assert run("explain", "i", "0.zip/001.png", "0.zip/002.png", "-o", "why.png").exit_code == 0
     assert run("search", "i", str(Path("0.zip/003.png").absolute())).exit_code == 0
+    matched = run_json("search", "i", "0.zip/001.png", "--verify", "matcher")["results"][0]["hits"]
+    assert all(hit["matched"] is not None for hit in matched), "a second look reads them too"
     Path("0.zip").unlink()
     gone = run("search", "i", "0.zip/001.png")
     assert "no longer there" in gone.stdout
 
 
-def test_a_secret_is_neither_told_nor_stored(index: Callable[..., Any], bucket: Any) -> None:
+def test_a_secret_is_neither_told_nor_stored(index: Callable[..., Any], network: Path, bucket: Any) -> None:
     bucket.pipe("/bucket/p/a.png", photo_bytes(1))
     bucket.pipe("/bucket/p/bad.png", b"no photo")
     bucket.pipe("/bucket/p/s.zip", zip_bytes({"b.png": photo_bytes(2)}))
@@ -197,8 +199,10 @@ def test_a_secret_is_neither_told_nor_stored(index: Callable[..., Any], bucket: 
         result = run("index", source, "-o", "i", "--sync")
         told += result.output + result.stderr
     told += run("search", "i", f"{given}/a.png?X-Amz-Signature=sign-ed", "--html", "page.html").output
+    told += run("extract", "list.txt", "-o", "features", "-w", network, *SMALL, "--verbose").output
     assert "memory://bucket/none" in told
-    stored = [path.read_bytes() for path in [*Path("i").rglob("*"), Path("page.html")] if path.is_file()]
+    written = [*Path("i").rglob("*"), *Path("features").rglob("*"), Path("page.html")]
+    stored = [path.read_bytes() for path in written if path.is_file()]
     for secret in ("pass-word", "sign-ed"):
         assert secret not in told
         assert not any(secret.encode() in data for data in stored)

@@ -26,6 +26,7 @@ from superfeat.addresses.text import (
     parent_of,
     private,
     public,
+    split_member,
 )
 from superfeat.errors import ImageError
 from superfeat.images import Photo, image_endings
@@ -212,7 +213,7 @@ def _list_remote(address: str, rules: NameRules) -> tuple[Listing, str]:
             _take_lines(found, _decode_list(address, read_object(address, 0)), address, rules)
         elif is_archive(address):
             _take_members(found, Address(address), last, rules)
-        elif not is_listable(address) or (not is_pattern(address) and is_object(address)):
+        elif not is_listable(address) or split_member(address) or (not is_pattern(address) and is_object(address)):
             found.photos.append(Photo(address_of(address), address))
         else:
             _take_objects(found, address.rstrip("/"), rules)

@@ -137,6 +137,7 @@ def test_single_objects_archives_patterns_and_lists_elsewhere(bucket: str) -> No
     )
     assert names(f"{bucket}/a.jpg") == [f"{bucket}/a.jpg"]
     assert names(f"{bucket}/shard.tar") == ["shard.tar/000.jpg", "shard.tar/001.jpg"]
+    assert names(f"{bucket}/shard.tar/001.jpg") == [f"{bucket}/shard.tar/001.jpg"]
     assert names(f"{bucket}/*/*.jpg") == ["more/b.jpg"]
     listing = list_photos(["memory://bucket/list.txt"])
     expected = ["photos/a.jpg", "photos/shard.tar/000.jpg", "photos/shard.tar/001.jpg", f"{bucket}/some.zip/x/y.png"]
