@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 from PIL import ExifTags, Image, ImageOps, JpegImagePlugin, UnidentifiedImageError
 
+from superfeat.addresses.address import Address, Where, address_of
 from superfeat.errors import ImageError
 
 Box = tuple[float, float, float, float]  # left, upper, right, lower in stored pixels
@@ -37,9 +38,16 @@ FLOAT_WHITES = (1.0, 255.0, 65535.0)
 class Photo:
     """Where an image lies, what it is called, and which part of it is meant."""
 
-    path: Path
+    where: Where
     name: str
     box: Box | None = None
+
+    @property
+    def path(self) -> Path:
+        """Its file, for whatever takes nothing but files. ImageError if it has none of its own."""
+        if isinstance(self.where, Address):
+            raise ImageError(f"{self.where} is no file of its own, as this needs: copy it into a folder")
+        return self.where
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +79,7 @@ def register_heif() -> bool:
 
 
 def read_image(
-    source: str | Path | bytes,
+    source: str | Where | bytes,
     *,
     max_side: int | None = None,
     upright: bool = True,
@@ -132,9 +140,9 @@ def _above_limit(pixels: int) -> bool:
     return Image.MAX_IMAGE_PIXELS is not None and pixels > 2 * Image.MAX_IMAGE_PIXELS  # as Pillow has it
 
 
-def _mend(source: str | Path | bytes) -> bytes | None:
+def _mend(source: str | Where | bytes) -> bytes | None:
     """A torn JPEG with the mark of an end, so that the decoder goes on with grey; None of another format."""
-    data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    data = source if isinstance(source, bytes) else address_of(source).read_bytes()
     return data + JPEG_END if data.startswith(JPEG_START) else None
 
 
@@ -203,7 +211,7 @@ class PhotoHeader(NamedTuple):
     taken: datetime.datetime | None  # when, by the clock of its camera
 
 
-def read_header(source: str | Path | bytes | IO[bytes]) -> PhotoHeader:
+def read_header(source: str | Where | bytes | IO[bytes]) -> PhotoHeader:
     """Size and date of a photo, or of a file that is open. ImageError if they cannot be read."""
     with _bad_photos_explained(), _open(source) as image:
         width, height = image.size
@@ -211,13 +219,13 @@ def read_header(source: str | Path | bytes | IO[bytes]) -> PhotoHeader:
         return PhotoHeader((height, width) if turned else (width, height), _taken(image))
 
 
-def stored_size(source: str | Path | bytes) -> tuple[int, int]:
+def stored_size(source: str | Where | bytes) -> tuple[int, int]:
     """Width and height of a photo as it is stored, without decoding it. ImageError if that cannot be read."""
     with _bad_photos_explained(), _open(source) as image:
         return image.size
 
 
-def upright_size(source: str | Path | bytes) -> tuple[int, int]:
+def upright_size(source: str | Where | bytes) -> tuple[int, int]:
     """Width and height of a photo turned upright, without decoding it. ImageError if that cannot be read."""
     return read_header(source).size
 
@@ -235,12 +243,13 @@ def _taken(image: Image.Image) -> datetime.datetime | None:
     return None
 
 
-def _open(source: str | Path | bytes | IO[bytes]) -> Image.Image:
-    data = io.BytesIO(source) if isinstance(source, bytes) else source
-    file = Path(data) if isinstance(data, str) else data
+def _open(source: str | Where | bytes | IO[bytes]) -> Image.Image:
+    where = address_of(source) if isinstance(source, (str, Path, Address)) else source
+    data = where.read_bytes() if isinstance(where, Address) else where
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
     if isinstance(file, Path) and file.is_dir():
         raise ImageError("a folder, not an image")
-    if not source or (isinstance(file, Path) and file.stat().st_size == 0):
+    if not data or (isinstance(file, Path) and file.stat().st_size == 0):
         raise ImageError("the file is empty")
     readable = register_heif()
     Image.init()

@@ -17,7 +17,7 @@ from fixtures_recipe import noise, save_random_network
 from superfeat import Index
 from superfeat.images import NEEDS_HEIF, image_endings
 from superfeat.index.codebook import train_codebook
-from superfeat.sources.listing import HEIF_ENDINGS
+from superfeat.sources.reasons import HEIF_ENDINGS
 
 SMALL = ("--set", "max_side=64", "--set", "scales=[1.0]")
 

@@ -1,9 +1,10 @@
 """Whatever happens to the files, and wherever a run is stopped: an index holds each photo that is there, once.
 
-Files are written, renamed, moved, copied, exchanged, changed and deleted; folders that overlap are indexed, with and
-without dropping what has gone, and runs are killed: between two photos, while one is extracted, and whenever bytes go
-to the disk. A run that ends leaves what it was given as it is on disk, and one more run brings in everything. No photo
-whose bytes the index knows is ever extracted, and an image never comes to be another photo.
+Files, and members of archives, are written, renamed, moved, copied, exchanged, changed and deleted; folders that
+overlap are indexed, with and without dropping what has gone, and runs are killed: between two photos, while one is
+extracted, and whenever bytes go to the disk. A run that ends leaves what it was given as it is on disk, and one more
+run brings in everything. No photo whose bytes the index knows is ever extracted, and an image never comes to be
+another photo.
 """
 
 import collections
@@ -22,9 +23,13 @@ from hypothesis import given, settings
 
 import superfeat.extraction.extract as extraction
 import superfeat.index.make as make
+from fixtures_archives import tar_bytes, zip_bytes
 from fixtures_recipe import quick_network
+from superfeat.addresses.address import address_of
+from superfeat.addresses.text import split_member
 from superfeat.errors import SuperfeatError
 from superfeat.features import Features
+from superfeat.found.photos import photo_key
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, train_codebook
 from superfeat.index.identity import file_digest
@@ -35,6 +40,8 @@ DIM = 3
 AHEAD = 3  # photos that are taken before the first is ready, as decoders do
 PLACES = [f"{folder}{name}.jpg" for folder in ("", "a/", "a/b/", "c/") for name in "xyz"]
 FOLDERS = ["", "a", "a/b", "c"]
+ARCHIVES = ["s.tar", "a/z.zip"]
+PLACES += [f"{archive}/{name}.jpg" for archive in ARCHIVES for name in "xy"]
 NETWORK = quick_network(dim=DIM)
 
 
@@ -61,7 +68,15 @@ class World:
     def files(self) -> dict[str, str]:
         """Digests by path of the photos that are there."""
         found = {str(path.resolve()): file_digest(path) for path in self.root.rglob("*.jpg")}
+        for archive in ARCHIVES:
+            path = self.root.resolve() / archive
+            found |= {f"{path}/{name}": photo_key(data) for name, data in self.members(archive).items()}
         return {path: digest for path, digest in found.items() if digest is not None}
+
+    def members(self, archive: str) -> dict[str, bytes]:
+        path = self.root / archive
+        names = ["x.jpg", "y.jpg"] if path.exists() else []
+        return {name: where.read_bytes() for name in names if (where := address_of(path / name)).exists()}
 
     def entries(self) -> list[tuple[int, str, str, str]]:
         """Id, name, path and digest of every image."""
@@ -73,27 +88,48 @@ class World:
     # -- What people do
 
     def write(self, place: str, content: int) -> None:
+        self.put(place, f"photo {content}".encode())
+
+    def put(self, place: str, data: bytes | None) -> None:
+        """Bytes into a file, or into an archive, which is written anew; None takes them out."""
         self.time += 1
         path = self.root / place
-        path.write_bytes(f"photo {content}".encode())
-        os.utime(path, ns=(self.time, self.time))
+        inside = split_member(place)
+        if inside is not None:
+            path = self.root / inside[0]
+            members = {**self.members(inside[0]), inside[1]: data}
+            data = archived(inside[0], {name: content for name, content in members.items() if content is not None})
+        if data is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(data)
+            os.utime(path, ns=(self.time, self.time))
+
+    def is_there(self, place: str) -> bool:
+        return address_of(self.root / place).exists()
 
     def move(self, old: str, new: str) -> None:
-        if (self.root / old).exists():
-            (self.root / old).replace(self.root / new)
+        if old != new and self.is_there(old):
+            self.copy(old, new)
+            self.delete(old)
 
     def copy(self, old: str, new: str) -> None:
-        if (self.root / old).exists() and old != new:
-            shutil.copy2(self.root / old, self.root / new)
+        if old == new or not self.is_there(old):
+            return
+        if split_member(old) is None and split_member(new) is None:
+            shutil.copy2(self.root / old, self.root / new)  # with its time, as programs move files
+        else:
+            self.put(new, address_of(self.root / old).read_bytes())
 
     def exchange(self, one: str, other: str) -> None:
-        if one != other and (self.root / one).exists() and (self.root / other).exists():
-            (self.root / one).replace(self.root / "kept")
-            (self.root / other).replace(self.root / one)
-            (self.root / "kept").replace(self.root / other)
+        if one != other and self.is_there(one) and self.is_there(other):
+            self.move(one, "kept")
+            self.move(other, one)
+            self.move("kept", other)
 
     def delete(self, place: str) -> None:
-        (self.root / place).unlink(missing_ok=True)
+        if self.is_there(place):
+            self.put(place, None)
 
     def move_root(self) -> None:
         new = self.root.with_name(f"{self.root.name}-")
@@ -115,7 +151,7 @@ class World:
             photo = taken.popleft()
             if self.kill_at is not None and len(self.extracted) >= self.kill_at:
                 raise Killed
-            digest = file_digest(photo.path)
+            digest = file_digest(photo.where)
             assert digest is not None
             self.extracted.append(digest)
             yield features_of(photo.name, digest)
@@ -172,7 +208,7 @@ class World:
         """What was indexed just now is in it once; of what has gone nothing is left where that was asked for."""
         files = {path: digest for path, digest in self.files().items() if _is_below(path, folders)}
         here = [(path, digest) for *_, path, digest in self.entries() if _is_below(path, folders)]
-        seen = [(path, digest) for path, digest in here if sync or Path(path).exists()]
+        seen = [(path, digest) for path, digest in here if sync or address_of(path).exists()]
         assert sorted(seen) == sorted(files.items())
 
     def check_ids(self) -> None:
@@ -204,6 +240,11 @@ class World:
 
 def _is_below(path: str, folders: list[Path]) -> bool:
     return any(Path(path).is_relative_to(folder) for folder in folders)
+
+
+def archived(name: str, members: dict[str, bytes]) -> bytes | None:
+    """An archive of this kind; none without members."""
+    return (zip_bytes if name.endswith(".zip") else tar_bytes)(members) if members else None
 
 
 def features_of(name: str, digest: str) -> Features:

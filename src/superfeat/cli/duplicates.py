@@ -124,7 +124,7 @@ def _write(
     trash: Path | None,
 ) -> Iterator[str]:
     """Writes what is asked for; a sentence for each."""
-    from superfeat.sources.listing import TRASH
+    from superfeat.sources.reasons import TRASH
 
     if html is not None:
         from superfeat.pages.review import write_review_page

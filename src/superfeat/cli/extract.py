@@ -106,7 +106,7 @@ def _extract_result(output: Path, listing: "Listing", new: int) -> Told:
     from superfeat.extraction.folder import FeatureStore, photo_stamp
 
     store = FeatureStore(output)
-    stamps = {photo.name: photo_stamp(photo.path) for photo in listing.photos}
+    stamps = {photo.name: photo_stamp(photo.where) for photo in listing.photos}
     return {
         "features": str(output),
         "images": len(store),

@@ -17,6 +17,7 @@ from superfeat.errors import ImageError, SuperfeatError
 from superfeat.settings import overlay, parse_assignment
 
 if TYPE_CHECKING:
+    from superfeat.addresses.address import Where
     from superfeat.engine import Answer, Engine, Named
     from superfeat.features import Features
     from superfeat.images import Skipped
@@ -176,28 +177,30 @@ def _likely(answer: "Answer", least: float | None) -> "Answer":
     return dataclasses.replace(answer, hits=hits)
 
 
-def _photos_of(engine: "Engine", query: str) -> "Iterable[tuple[str, Path | Named | Features]]":
+def _photos_of(engine: "Engine", query: str) -> "Iterable[tuple[str, Where | Named | Features]]":
     """What a query stands for: a photo, those of a folder or of a features folder, or an image of the index."""
+    from superfeat.addresses.address import address_of
+    from superfeat.addresses.text import is_remote
     from superfeat.engine import Named
 
-    path = Path(query)
-    if (path / "manifest.json").is_file():
+    path = address_of(query)
+    if isinstance(path, Path) and (path / "manifest.json").is_file():
         from superfeat.extraction.folder import FeatureStore
 
         return ((features.name, features) for features in FeatureStore(path))
     if query in engine.index and (not path.exists() or not engine.knows_network):
         return [(query, Named(query))]
-    if path.exists():
+    if is_remote(query) or path.exists():
         from superfeat.sources.listing import list_photos, nothing_there
 
-        listing = list_photos([path])
+        listing = list_photos([query])
         if not listing.photos:
-            raise SuperfeatError(nothing_there([path], listing))
-        return [(photo.name, photo.path) for photo in listing.photos]
+            raise SuperfeatError(nothing_there([query], listing))
+        return [(photo.name, photo.where) for photo in listing.photos]
     return [(query, Named(engine.name_of(query)))]
 
 
-def _fractions(engine: "Engine", query: "Path | Named | Features", box: tuple[float, ...] | None) -> "Region | None":
+def _fractions(engine: "Engine", query: "Where | Named | Features", box: tuple[float, ...] | None) -> "Region | None":
     """A box in pixels as fractions of the photo; one whose numbers are all at most 1 is in fractions already."""
     if box is None or max(box) <= 1:
         return box  # type: ignore[return-value]
@@ -218,6 +221,7 @@ def _ask(
     engine: "Engine", queries: Iterable[str], box: tuple[float, ...] | None, **options: Any
 ) -> "tuple[list[Answer], list[Skipped]]":
     """Answers to all queries that can be read, and the others."""
+    from superfeat.addresses.text import is_remote, public
     from superfeat.images import Skipped
 
     answers, skipped = [], []
@@ -225,7 +229,7 @@ def _ask(
         try:
             asked = _photos_of(engine, given)
         except SuperfeatError as error:
-            skipped.append(Skipped(given, str(error)))
+            skipped.append(Skipped(public(given) if is_remote(given) else given, str(error)))
             continue
         for name, query in asked:
             try:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from superfeat.addresses.text import is_remote
 from superfeat.cli.accounts import with_account
 from superfeat.cli.completion import complete_weights
 from superfeat.cli.lines import printable, say
@@ -102,8 +103,8 @@ def limit_pixels(max_pixels: int | None) -> None:
 
 def place_of(image: Told) -> str:
     """How an image of an index is shown: its file, from here if it is below; its name where no file is known."""
-    if image["path"] is None:
-        return str(image["name"])
+    if image["path"] is None or is_remote(image["path"]):
+        return str(image["path"] or image["name"])
     path = Path(image["path"])
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from superfeat.addresses.address import seems_gone
 from superfeat.doctor.checks import Check, guarded
 from superfeat.doctor.machine import ROOT, file_system, find_memory, is_network
 from superfeat.errors import SuperfeatError
@@ -89,12 +90,12 @@ def _check_photos(index: "Index") -> Iterator[Check]:
     ids = snapshot.ids().tolist()
     chosen = random.Random(0).sample(ids, min(PHOTOS_LOOKED_FOR, len(ids)))  # the same ones each time
     metas = index.meta(snapshot.names(chosen)).values()
-    paths = [Path(meta["path"]) for meta in metas if isinstance(meta.get("path"), str)]
+    paths = [meta["path"] for meta in metas if isinstance(meta.get("path"), str)]
     if not paths:
         if ids:
             yield Check("index photos", "ok", "where their files lie is not known: they were indexed from features")
         return
-    gone = [path for path in paths if not path.exists()]
+    gone = [path for path in paths if seems_gone(path)]
     if gone:
         text = f"{len(gone)} of {len(paths)} looked for are not where they were, for example {gone[0]}"
         advice = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from superfeat.addresses.address import Address, address_of
 from superfeat.duplicates.find import Group, Member
 from superfeat.errors import ImageError
 from superfeat.images import PhotoHeader, read_header
@@ -99,6 +100,8 @@ def _look_at(meta: Mapping[str, Any]) -> PhotoFile | str:
     path = meta.get("path")
     if not isinstance(path, str):
         return "the index does not know its file"
+    if isinstance(address_of(path), Address):
+        return "it is no file of its own: what lies in archives and buckets stays there"
     try:
         facts = Path(path).stat()
     except OSError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float64
 
+from superfeat.addresses.address import Where, address_of, seems_gone
 from superfeat.config import CALIBRATION, ExtractConfig, SearchConfig
 from superfeat.engine.asked import Asked, second_look
 from superfeat.engine.matching import FIRST_MATCHED, Matcher, certain_first
@@ -29,7 +30,6 @@ from superfeat.index.entries import Added, IndexedImage
 from superfeat.index.given import names_of
 from superfeat.index.index import Index
 from superfeat.index.places import Region, enclose, mass_inside, require_region
-from superfeat.index.sync import is_gone
 from superfeat.probability.apply import falling, judge_seen, link_floor, require_fitting
 from superfeat.probability.model import Calibration
 from superfeat.recent import Recent
@@ -155,7 +155,7 @@ class Engine:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise ImageError(f"cannot read {path}: {error.strerror}") from error
+            raise ImageError(f"cannot read {path}: {error.strerror or error}") from error
         if isinstance(photo, Named) and self._note_of(photo.name).get("digest") not in (None, photo_key(data)):
             raise ImageError(f"{path} has changed since it was indexed; bring the index up to date: superfeat index")
         return data
@@ -167,12 +167,12 @@ class Engine:
         config = self.config
         return read_image(self._read(photo), max_side=config.max_side, upright=config.upright, draft=config.draft)
 
-    def path_of(self, name: str) -> Path:
+    def path_of(self, name: str) -> Where:
         """Where the file of an indexed photo lies."""
         path = self._note_of(name).get("path")
         if not isinstance(path, str):
             raise SuperfeatError(f"{self.index.path} does not know where {name} lies: it was indexed from features")
-        return Path(path)
+        return address_of(path)
 
     def _note_of(self, name: str) -> Meta:
         self.index.id(name)
@@ -286,7 +286,7 @@ class Engine:
             hit, found, meta = one.hit, one.verification, metas.get(one.hit.name, {})
             path, digest = meta.get("path"), meta.get("digest")
             copied = first.setdefault(digest, hit.name) if digest else hit.name
-            gone = path is not None and is_gone(path)
+            gone = path is not None and seems_gone(path)
             original = None if copied == hit.name else copied
             where = self._locate(asked, one, meta)
             chance = None if chances is None else float(chances[place])

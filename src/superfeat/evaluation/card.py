@@ -178,7 +178,7 @@ def _listing(photos: Sequence[Photo]) -> str:
     """Of the names and sizes of the photos' files; their contents are in it as far as their sizes tell."""
     total = hashlib.sha256()
     for photo in photos:
-        size = photo.path.stat().st_size if photo.path.is_file() else -1
+        size = photo.where.stat().st_size if photo.where.is_file() else -1
         total.update(f"{photo.name} {size} {photo.box}\n".encode())
     return total.hexdigest()
 

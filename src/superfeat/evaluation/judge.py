@@ -196,12 +196,12 @@ def _query(photos: Chain, query: Query, one: GradedRanking) -> QueryFound:
         return ("hard" if number in hard else "right") if number in right else "wrong"
 
     def image(number: int) -> ImageFacts:
-        return {"name": photos[number].name, "path": str(photos[number].path)}
+        return {"name": photos[number].name, "path": str(photos[number].where)}
 
     hits = zip(one.numbers[:HITS_SHOWN].tolist(), one.scores[:HITS_SHOWN].tolist(), strict=True)
     return {
         "name": query.photo.name,
-        "path": str(query.photo.path),
+        "path": str(query.photo.where),
         "box": None if query.photo.box is None else list(query.photo.box),
         "positives": len(right),
         "hits": [{**image(number), "score": score, "judgement": judgement(number)} for number, score in hits],

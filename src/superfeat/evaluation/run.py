@@ -323,7 +323,7 @@ def _require_files(test: RetrievalSet, distractors: Sequence[Photo], allow_missi
     photos = [*test.photos, *(query.photo for query in test.queries), *distractors]
     names = [] if allow_missing else list(dict.fromkeys(missing_photos(photos, len(photos))))
     if names:
-        example = next(photo.path for photo in photos if photo.name == names[0])
+        example = next(photo.where for photo in photos if photo.name == names[0])
         raise DatasetError(
             f"{len(names)} photos of {test.name} are not there ({listed(names)}; the first belongs at {example}): "
             "bring them, or allow that they are missing, which counts them as not found and says so on the card",

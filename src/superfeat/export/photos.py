@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from superfeat.addresses.address import address_of
 from superfeat.duplicates.review import ReviewedGroup, ReviewedPhoto
 from superfeat.engine import Answer
 
@@ -20,8 +21,8 @@ class ExportedPhoto(NamedTuple):
 
     def file(self) -> Path | None:
         """Its file, if it is there."""
-        found = None if self.path is None else Path(self.path)
-        return found if found is not None and found.is_file() else None
+        found = None if self.path is None else address_of(self.path)
+        return found if isinstance(found, Path) and found.is_file() else None
 
 
 @dataclasses.dataclass(frozen=True)

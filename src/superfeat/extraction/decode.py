@@ -1,11 +1,11 @@
 """A photo as the network sees it, and what there is to say of it."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
 
+from superfeat.addresses.address import Where
 from superfeat.config import ExtractConfig
 from superfeat.errors import ImageError
 from superfeat.images import Box, Photo, Skipped, read_image
@@ -18,7 +18,7 @@ class Decoded(NamedTuple):
     note: str | None
 
 
-def read_for(config: ExtractConfig, source: str | Path | bytes, box: Box | None = None) -> Decoded:
+def read_for(config: ExtractConfig, source: str | Where | bytes, box: Box | None = None) -> Decoded:
     """A photo decoded as these settings say. ImageError if it cannot be."""
     notes: list[str] = []
     pixels = read_image(
@@ -36,6 +36,6 @@ def read_for(config: ExtractConfig, source: str | Path | bytes, box: Box | None 
 def decode(photo: Photo, config: ExtractConfig) -> Decoded | Skipped:
     """The same, or why not."""
     try:
-        return read_for(config, photo.path, photo.box)
+        return read_for(config, photo.where, photo.box)
     except ImageError as error:
         return Skipped(photo.name, str(error))

@@ -22,6 +22,8 @@ import torch
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
+from superfeat.addresses.address import Where, address_of
+from superfeat.addresses.text import is_remote
 from superfeat.config import DEFAULT_PROFILE, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.decode import Decoded, decode, read_for
@@ -41,7 +43,7 @@ DECODERS = 2
 EVERY_FEATURE = 1 << 30
 MALLOC_ARENA_MAX, MALLOC_MMAP_MAX, MALLOC_TRIM_THRESHOLD = -8, -4, -1  # of glibc's mallopt
 BYTES_PER_WORKER = 2 << 30  # the trunk at scale 2.0 of 1024 x 1024 needs about 1.5 GB
-Photos = str | Path | Iterable[str | Path | Photo]
+Photos = str | Path | Iterable[str | Where | Photo]
 
 
 class ScaleFeatures(NamedTuple):
@@ -65,7 +67,7 @@ def extract(
 ) -> Iterator[Features]:
     """Yields the features of each photo. One that cannot be read is skipped: `on_skip` is told, or a warning given.
 
-    `photos` are paths, or one folder, glob pattern or list file. Raises ImageError only if no photo could be read.
+    `photos` are paths, or one folder, archive, pattern or list file. Raises ImageError only if no photo could be read.
     """
     done, reasons = 0, []
     for outcome in _run(network, _each(photos), config, workers, device):
@@ -83,7 +85,7 @@ def extract(
 
 def extract_image(
     network: Network,
-    source: str | Path | bytes,
+    source: str | Where | bytes,
     config: ExtractConfig,
     *,
     name: str = "",
@@ -176,7 +178,7 @@ def _extract_to(
         regions=config.attention == "regions" and not network.one_vector,
     ) as writer:
         every = {photo.name: photo for photo in as_photos(photos)}
-        stamps = {name: photo_stamp(photo.path) for name, photo in every.items()}
+        stamps = {name: photo_stamp(photo.where) for name, photo in every.items()}
         todo = [photo for name, photo in every.items() if not writer.has(name, stamps[name])]
         for outcome in _run(network, todo, config, workers, device):
             if isinstance(outcome, Features):
@@ -200,7 +202,11 @@ def _each(photos: Photos) -> Iterator[Photo]:
     if isinstance(photos, (str, Path)):
         photos = list_photos([photos]).photos
     for photo in photos:
-        yield photo if isinstance(photo, Photo) else Photo(Path(photo), str(photo))
+        if isinstance(photo, Photo):
+            yield photo
+        else:
+            where = address_of(photo)
+            yield Photo(where, str(where if is_remote(photo) else photo))
 
 
 def default_workers() -> int:

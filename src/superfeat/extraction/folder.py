@@ -17,6 +17,7 @@ from typing import IO, Any, TypedDict
 
 import numpy as np
 
+from superfeat.addresses.address import Where
 from superfeat.errors import StoreError
 from superfeat.features import Features
 from superfeat.images import Skipped
@@ -81,8 +82,8 @@ class Entry:
         return cls(**facts)
 
 
-def photo_stamp(path: Path) -> tuple[int, int]:
-    """Size and time of change of a file; zeros if it cannot be seen."""
+def photo_stamp(path: Where) -> tuple[int, int]:
+    """Size and time of change of a photo, or what stands for a time where it lies; zeros if it cannot be seen."""
     try:
         status = path.stat()
     except OSError:

@@ -4,12 +4,13 @@ import dataclasses
 import hashlib
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from PIL import Image
 
+from superfeat.addresses.address import Address, Where, address_of
+from superfeat.addresses.text import is_remote
 from superfeat.explain.explain import Explanation
 from superfeat.features import Features
 from superfeat.images import pixel_file
@@ -22,23 +23,25 @@ class Named:
     name: str
 
 
-PhotoLike = str | os.PathLike[str] | bytes | Image.Image | np.ndarray | Named
+PhotoLike = str | os.PathLike[str] | Address | bytes | Image.Image | np.ndarray | Named
 
 
-def as_file(photo: PhotoLike) -> Path | bytes | Named:
-    """A photo as a file or the bytes of one; pixels become a file that holds just them."""
+def as_file(photo: PhotoLike) -> Where | bytes | Named:
+    """Where a photo lies, or the bytes of it; pixels become a file that holds just them."""
     if isinstance(photo, (bytes, Named)):
         return photo
     if isinstance(photo, (Image.Image, np.ndarray)):
         return pixel_file(photo)
-    return Path(photo)
+    return address_of(photo)
 
 
 def name_of_photo(photo: PhotoLike | Features) -> str:
     """What a photo is called; empty for bytes and pixels."""
     if isinstance(photo, (Features, Named)):
         return photo.name
-    return "" if isinstance(photo, (bytes, Image.Image, np.ndarray)) else str(photo)
+    if isinstance(photo, (bytes, Image.Image, np.ndarray)):
+        return ""
+    return str(address_of(photo) if is_remote(photo) else photo)
 
 
 def photo_key(data: bytes) -> str:

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, overload
 
+from superfeat.addresses.address import address_of
 from superfeat.errors import SuperfeatError
 from superfeat.features import Features
 from superfeat.found.document import embed, save_shown, write_document
@@ -146,12 +147,11 @@ def _actions(hit: FoundPhoto) -> str:
     """What to do with a photo that was found, where its file is known and there."""
     if hit.path is None or hit.gone:
         return ""
-    path = Path(hit.path)
-    return (
-        f'<div class="actions"><a href="{escape(path.as_uri())}">Open</a>'
-        f'<a href="{escape(path.parent.as_uri())}">Folder</a>'
-        f'<button type="button" hidden data-path="{escape(hit.path)}">Copy path</button></div>'
-    )
+    where, links = address_of(hit.path), ""
+    if isinstance(where, Path):
+        links = f'<a href="{escape(where.as_uri())}">Open</a><a href="{escape(where.parent.as_uri())}">Folder</a>'
+    copy = f'<button type="button" hidden data-path="{escape(hit.path)}">Copy path</button>'
+    return f'<div class="actions">{links}{copy}</div>'
 
 
 def _photo(look: Looker, photo: PhotoLike, side: int, region: Region | None, words: str) -> str:

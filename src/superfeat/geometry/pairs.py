@@ -95,7 +95,7 @@ def _pairs_of_thing(
 
     def describe(number: int) -> Keypoints | Skipped:
         try:
-            pixels = read_image(photos[number].path, max_side=rules.max_side, box=photos[number].box)
+            pixels = read_image(photos[number].where, max_side=rules.max_side, box=photos[number].box)
         except ImageError as error:
             return Skipped(photos[number].name, str(error))
         return find_keypoints(pixels, rules.kind, rules.keypoints)

@@ -111,7 +111,7 @@ class PhotoRegions(NamedTuple):
         if network.one_vector:
             raise SuperfeatError("boxes are aggregated over words: take a network of local features")
         chosen = attention_box(whole) if self.boxes is None else self.boxes.get(photo.name, [])
-        pixels = read_for(config, photo.path, photo.box).pixels if chosen else None
+        pixels = read_for(config, photo.where, photo.box).pixels if chosen else None
         parts = [] if pixels is None else [crop(pixels, box) for box in chosen]
         looked = [extract_pixels(network, part, config, name=photo.name, workers=workers) for part in parts]
         return regional_words(index, [whole, *looked])

@@ -85,6 +85,7 @@ def add_photos(
         if settled is None:
             changed.append(photo)
         else:
+            looker.some = True
             yield settled
     yield from looker.look_at(register, known.new)
     yield from register.drop_displaced()
@@ -120,7 +121,7 @@ class _Looker:
 
         def unknown() -> Iterator[Photo]:
             for photo in photos:
-                if (digest := register.digest(photo.path.resolve())) in pending:
+                if (digest := register.digest(photo.where.resolve())) in pending:
                     later.append(photo)
                 elif (settled := register.settle(photo)) is not None:
                     outcomes.append(settled)
@@ -156,7 +157,7 @@ class _Looker:
         ready = {entry.name: entry.stamp for entry in self.extracted.entries} if self.extracted is not None else {}
         rest: list[Photo] = []
         for photo in photos if ready else ():
-            if self.extracted is not None and ready.get(photo.name) == photo_stamp(photo.path):
+            if self.extracted is not None and ready.get(photo.name) == photo_stamp(photo.where):
                 self.some = True
                 yield self.extracted[photo.name]
             else:
@@ -184,7 +185,7 @@ def add_photo(
     if alike:
         return index.add(photo.name, index.words_of(alike[0].name), {**alike[0].meta, **facts})
     try:
-        features = extract_image(network, photo.path, config, name=photo.name, workers=workers, device=device)
+        features = extract_image(network, photo.where, config, name=photo.name, workers=workers, device=device)
     except ImageError as error:
         raise ImageError(f"{photo.name}: {error}") from error
     words = index.query(features, assignments=1)

@@ -1,8 +1,8 @@
 """Images of an index as people give them: by name, or by file as results show it."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from superfeat.addresses.address import address_of
 from superfeat.errors import SuperfeatError
 from superfeat.index.index import Index
 
@@ -10,7 +10,7 @@ from superfeat.index.index import Index
 def names_of(index: Index, given: Sequence[str]) -> list[str]:
     """The names of images that are given by name or by file, from here or from the root; SuperfeatError if one is not
     there, or if it may be two."""
-    files = {one: str(Path(one).resolve()) for one in given if "\0" not in one}
+    files = {one: str(address_of(one).resolve()) for one in given if "\0" not in one}
     named, filed = index.meta(given), index.find("path", list(files.values()))
     found = []
     for one in given:

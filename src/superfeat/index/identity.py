@@ -7,9 +7,9 @@ again, and a photo that was moved stays the same image of the index, whatever it
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from superfeat.addresses.address import Where, address_of
 from superfeat.extraction.folder import photo_stamp
 from superfeat.features import Meta
 from superfeat.images import Photo
@@ -33,7 +33,7 @@ class Sorted(NamedTuple):
     new: list[Photo]
 
 
-def file_digest(path: Path) -> str | None:
+def file_digest(path: Where) -> str | None:
     """A digest of a file's bytes; None if it cannot be read."""
     total = hashlib.blake2b(digest_size=DIGEST_BYTES)
     try:
@@ -50,12 +50,12 @@ class Register:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self._digests: dict[tuple[Path, tuple[int, int]], str | None] = {}
+        self._digests: dict[tuple[Where, tuple[int, int]], str | None] = {}
         self._displaced: dict[int, IndexedImage] = {}  # images whose place holds another photo now, as they were
         self._promised: set[str] = set()  # names of photos that are on their way in
         self._disks = Disks()
 
-    def digest(self, path: Path) -> str | None:
+    def digest(self, path: Where) -> str | None:
         """Of a file as it is now; read once while it does not change."""
         key = path, photo_stamp(path)
         if key not in self._digests:
@@ -64,7 +64,7 @@ class Register:
 
     def facts(self, photo: Photo) -> Meta:
         """What is noted of the file of a photo."""
-        path = photo.path.resolve()
+        path = photo.where.resolve()
         where = {"path": str(path), "mount": self._disks.mount_of(path)}
         facts: Meta = as_json({"stamp": photo_stamp(path), **where, "digest": self.digest(path)})
         return facts
@@ -73,11 +73,11 @@ class Register:
         """Which files the index knows; none of them is opened."""
         found = Sorted([], [], [])
         for first in range(0, len(photos), LOOKED_UP_AT_ONCE):
-            some = {str(photo.path.resolve()): photo for photo in photos[first : first + LOOKED_UP_AT_ONCE]}
+            some = {str(photo.where.resolve()): photo for photo in photos[first : first + LOOKED_UP_AT_ONCE]}
             known = self.index.find("path", list(some))
             for path, photo in some.items():
                 entries = known.get(path, [])
-                stamp = list(photo_stamp(photo.path))
+                stamp = list(photo_stamp(photo.where))
                 same = [entry for entry in entries if entry.meta.get("stamp") == stamp]
                 if same:
                     found.same.append((photo, same[0]))
@@ -94,8 +94,8 @@ class Register:
 
         Without `copies` also if it is a copy of another one: that would take the place of an image that may turn up.
         """
-        path = str(photo.path.resolve())
-        digest = self.digest(Path(path))
+        where = photo.where.resolve()
+        path, digest = str(where), self.digest(where)
         if digest is None:
             return None
         here = self.index.find("path", [path]).get(path, [])
@@ -114,13 +114,13 @@ class Register:
     def _known_by_name(self, photo: Photo) -> list[IndexedImage]:
         """The image of an older superfeat, of which no digest is noted, with the name, size and time of this photo."""
         meta = self.index.meta([photo.name]).get(photo.name, {})
-        if "path" in meta and "digest" not in meta and meta.get("stamp") == list(photo_stamp(photo.path)):
+        if "path" in meta and "digest" not in meta and meta.get("stamp") == list(photo_stamp(photo.where)):
             return [IndexedImage(self.index.id(photo.name), photo.name, meta)]
         return []
 
     def name_for(self, photo: Photo) -> str:
         """The name of the image at its path, or a new one that no other image has."""
-        path = str(photo.path.resolve())
+        path = str(photo.where.resolve())
         here = self.index.find("path", [path]).get(path, [])
         name = here[0].name if here else self._free_name(photo)
         self._promised.add(name)
@@ -142,7 +142,7 @@ class Register:
         return [
             (photo, entry)
             for photo, entry in known
-            if "digest" not in entry.meta or entry.meta.get("mount") != self._disks.mount_of(photo.path.resolve())
+            if "digest" not in entry.meta or entry.meta.get("mount") != self._disks.mount_of(photo.where.resolve())
         ]
 
     def note_facts(self, known: Sequence[tuple[Photo, IndexedImage]]) -> Iterator[int]:
@@ -151,14 +151,14 @@ class Register:
             notes: list[Note] = []
             for done, (photo, entry) in enumerate(known[first : first + LOOKED_UP_AT_ONCE], first + 1):
                 facts = self.facts(photo) if "digest" not in entry.meta else None
-                moved = {"mount": self._disks.mount_of(photo.path.resolve())}
+                moved = {"mount": self._disks.mount_of(photo.where.resolve())}
                 notes.append(Note(entry.id, entry.name, moved if facts is None or facts["digest"] is None else facts))
                 yield done
             self.index.note(notes)
 
     def _has_left(self, entry: IndexedImage) -> bool:
         """Whether the file of an image is certainly not where it was, or holds other bytes now."""
-        path = Path(str(entry.meta.get("path", "")))
+        path = address_of(str(entry.meta.get("path", "")))
         if is_gone(path):
             return self._disks.doubt(entry.meta) is None
         if list(photo_stamp(path)) == entry.meta.get("stamp"):

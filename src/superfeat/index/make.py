@@ -28,11 +28,11 @@ from superfeat.index.entries import Added
 from superfeat.index.identity import Register, file_digest
 from superfeat.index.index import Index
 from superfeat.index.manifest import IndexFacts
-from superfeat.index.sync import is_gone, missing_photos
+from superfeat.index.sync import is_gone, missing_photos, root_of
 from superfeat.index.target import Indexing, OnRound, Target
 from superfeat.methods import profile_for
 from superfeat.settings import Changes, as_dict, overlay
-from superfeat.sources.listing import LeftOut, Listing, list_photos, nothing_there
+from superfeat.sources.listing import LeftOut, Listing, holds_photos, list_photos, nothing_there
 from superfeat.storage.store import as_json
 from superfeat.weights import Network, carried_codebook, load_network
 from superfeat.work import Work, at_once
@@ -93,7 +93,7 @@ def begin_indexing(
     device: str = "cpu",
     on_round: OnRound | None = None,
 ) -> Work[Indexing, Indexed]:
-    """Brings photos into the index at `path`: a folder, a pattern, a list, or several of these.
+    """Brings photos into the index at `path`: a folder, an archive, a pattern, a list, here or elsewhere, or several.
 
     What is there and has not changed is left alone, a changed photo replaces the old one, one that was moved is known
     by its bytes and stays the same image, and a run that was stopped goes on. `exclude` are patterns of files and
@@ -198,8 +198,8 @@ def _vanished_folders(asked: _Wanted, target: Target) -> list[str | Path]:
     gone = [one for one in asked.sources if asked.sync and target.old and is_gone(one)]
     if not gone:
         return []
-    paths = [Path(str(image.meta.get("path", ""))) for _, image in Index.open(target.path).snapshot().images()]
-    return [one for one in gone if any(path.is_relative_to(Path(one).resolve()) for path in paths)]
+    paths = [str(image.meta.get("path", "")) for _, image in Index.open(target.path).snapshot().images()]
+    return [one for one in gone if any(path.startswith(root_of(one)) for path in paths)]
 
 
 def _upgrade(index: Index, photos: Sequence[Photo]) -> Generator[Indexing, None, None]:
@@ -212,8 +212,8 @@ def _upgrade(index: Index, photos: Sequence[Photo]) -> Generator[Indexing, None,
 
 def _compare(index: Index, asked: _Wanted, listing: Listing, done: Indexed) -> None:
     """What the index has and the folders have not; it is dropped where that is asked for."""
-    folders = [Path(one) for one in asked.sources if Path(one).is_dir() or is_gone(one)]
-    missing = missing_photos(index, folders, [photo.path for photo in listing.photos])
+    folders = [one for one in asked.sources if holds_photos(str(one)) or is_gone(one)]
+    missing = missing_photos(index, folders, [photo.where for photo in listing.photos])
     done.unsure = missing.unsure
     if asked.sync:
         index.delete(missing.gone)
@@ -240,7 +240,7 @@ def _extract_first(
     """
     from superfeat.extraction.extract import extract_to
 
-    different = list({file_digest(photo.path) or photo.name: photo for photo in reversed(photos)}.values())[::-1]
+    different = list({file_digest(photo.where) or photo.name: photo for photo in reversed(photos)}.values())[::-1]
     outcomes = extract_to(target.waiting, network, different, config, workers=target.workers, device=device)
     known = len(stored_names(target.waiting))
     noted: list[LeftOut] = []

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from superfeat.addresses.address import Address, Where, address_of
+from superfeat.addresses.buckets import is_there
+from superfeat.addresses.text import is_remote, public
 from superfeat.features import Meta
 from superfeat.index.index import Index
 from superfeat.sources.listing import LeftOut
@@ -17,10 +20,10 @@ class Missing(NamedTuple):
     unsure: list[LeftOut]  # their names, and why nobody can tell
 
 
-def is_gone(path: str | Path) -> bool:
-    """Whether there is no such file; one that may not be looked at may be there."""
+def is_gone(path: str | Where) -> bool:
+    """Whether there is no such file, member or object; one that may not be looked at may be there."""
     try:
-        Path(path).stat()
+        address_of(path).stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
@@ -36,8 +39,12 @@ class Disks:
         self._doubts: dict[tuple[Path, bool], str | None] = {}
         self._connected: dict[str, bool] = {}
 
-    def mount_of(self, path: Path) -> str:
-        """Where the disk is mounted on which a file lies."""
+    def mount_of(self, path: Where) -> str:
+        """Where the disk is mounted on which a file lies; of what lies elsewhere, the machine or the bucket."""
+        if isinstance(path, Address):
+            if path.is_remote:
+                return "/".join(path.container.split("/")[:3])
+            path = Path(path.container)
         folder = path.parent
         if folder not in self._mounts:
             top = folder == folder.parent or os.path.ismount(folder)
@@ -48,14 +55,17 @@ class Disks:
         """Why it cannot be said that a file which is not to be seen has gone; None if it can.
 
         Its disk may not be connected, or the folder that held it, or the nearest one above that has not gone with it,
-        cannot be listed. Where no disk was noted, an empty folder may be one that is not connected.
+        cannot be listed. Where no disk was noted, an empty folder may be one that is not connected. Of an object its
+        bucket says so, if that is there.
         """
         mount = meta.get("mount")
         if isinstance(mount, str):
             if mount not in self._connected:
-                self._connected[mount] = os.path.ismount(mount)
+                self._connected[mount] = is_there(mount) if is_remote(mount) else os.path.ismount(mount)
             if not self._connected[mount]:
                 return f"{mount} is not connected"
+        if is_remote(meta.get("path")):
+            return None
         folder = Path(str(meta.get("path", ""))).parent
         while folder != folder.parent and not folder.is_dir():
             folder = folder.parent
@@ -74,15 +84,21 @@ def _doubt(folder: Path, may_be_empty: bool) -> str | None:
         return f"{folder} cannot be listed: {error.strerror}"
 
 
-def missing_photos(index: Index, folders: Sequence[Path], listed: Iterable[Path]) -> Missing:
-    """The images that lay in one of these folders and are not there; `listed` are files that were seen just now."""
-    roots = [folder.resolve() for folder in folders]
+def root_of(source: str | Path) -> str:
+    """What the paths of all photos of a folder, an archive or a prefix begin with."""
+    root = public(source) if isinstance(source, str) and is_remote(source) else str(Path(source).resolve())
+    return root.rstrip("/") + "/"
+
+
+def missing_photos(index: Index, folders: Sequence[str | Path], listed: Iterable[Where]) -> Missing:
+    """The images that lay in one of these folders and are not there; `listed` are photos that were seen just now."""
+    roots = tuple(map(root_of, folders))
     seen = {str(path.resolve()) for path in listed}
     found = Missing([], [])
     disks = Disks()
     for _, image in index.snapshot().images():
         path = image.meta.get("path")
-        if not isinstance(path, str) or path in seen or not any(Path(path).is_relative_to(root) for root in roots):
+        if not isinstance(path, str) or path in seen or not path.startswith(roots):
             continue
         if is_gone(path):
             doubt = disks.doubt(image.meta)

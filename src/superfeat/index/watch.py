@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from superfeat.addresses.text import ARCHIVE_ENDINGS
 from superfeat.config import DEFAULT_QUIET
 from superfeat.errors import MissingExtraError, SuperfeatError
 from superfeat.extraction.folder import photo_stamp
@@ -20,7 +21,8 @@ from superfeat.images import image_endings
 from superfeat.index.make import Indexed, begin_indexing
 from superfeat.index.sync import is_gone
 from superfeat.index.target import Indexing
-from superfeat.sources.listing import EXCLUDED, list_photos
+from superfeat.sources.listing import list_photos
+from superfeat.sources.reasons import EXCLUDED
 from superfeat.work import Work
 
 PATIENCE = 300.0  # seconds after which they are indexed although some still change
@@ -194,7 +196,7 @@ class WatchedFolders:
     """Folders, and which changes in them matter."""
 
     def __init__(self, roots: Sequence[Path], index: Path, patterns: Sequence[str]) -> None:
-        self.roots, self.patterns, self.endings = roots, patterns, image_endings()
+        self.roots, self.patterns, self.endings = roots, patterns, image_endings() | set(ARCHIVE_ENDINGS)
         self.own = str(index.resolve())
 
     def changes(self, quiet: float, stop: threading.Event) -> Iterator[set[str]]:

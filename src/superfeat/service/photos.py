@@ -1,7 +1,8 @@
 """The photos of the index as they may leave it: decoded and drawn anew, at limited sizes, without their EXIF.
 
 Only a file that is the one that was indexed is read: a regular file, with the size and time of change that the index
-noted, whose recorded path leads through no link. So neither a link nor another file that is put in its place later,
+noted, whose recorded path leads through no link; what lies in an archive or elsewhere must have the very bytes that
+were indexed. So neither a link nor another file that is put in its place later,
 nor anything that a name or a number in a request says, leads to a file that was not indexed.
 """
 
@@ -11,13 +12,17 @@ import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from PIL import Image
 
+from superfeat.addresses.address import Address, address_of
+from superfeat.addresses.archives import LARGEST_PHOTO
+from superfeat.addresses.text import is_remote
 from superfeat.errors import ImageError
 from superfeat.features import Meta
+from superfeat.found.photos import photo_key
 from superfeat.images import read_image, register_heif
 from superfeat.index.index import Index
 from superfeat.recent import Recent
@@ -27,7 +32,7 @@ from superfeat.service.problems import Problem, no_such_photo
 # What strangers may send: the formats of cameras, phones and browsers. Decoders of rare formats see fewer strangers.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "MPO", "HEIF", "AVIF")
 QUALITY = 85
-LARGEST_FILE = 512 << 20  # bytes of an indexed file that is read to be shown
+LARGEST_FILE = LARGEST_PHOTO  # bytes of an indexed file that is read to be shown
 FLAGS = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")  # not every system has all
 OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in FLAGS)
 
@@ -86,12 +91,13 @@ class Gallery:
     def render(self, image: int, side: int) -> Rendered:
         """A JPEG of this photo, `side` pixels along its longer side at most."""
         known = self.find(image)
-        with self.open(known) as file:
-            key = hashlib.blake2b(repr((known.id, known.meta.get("stamp"), side)).encode(), digest_size=12).hexdigest()
-            data = self._rendered.get(key)
-            if data is None:
-                data = draw_jpeg(file.read(LARGEST_FILE), side)
-                self._rendered.put(key, data, len(data))
+        key = hashlib.blake2b(repr((known.id, known.meta.get("stamp"), side)).encode(), digest_size=12).hexdigest()
+        data = self._rendered.get(key)
+        if data is None or not is_remote(known.meta.get("path")):  # nobody is asked for each glance at a page
+            with self.open(known) as file:
+                if data is None:
+                    data = draw_jpeg(file.read(LARGEST_FILE), side)
+                    self._rendered.put(key, data, len(data))
         return Rendered(data, f'"{key}"')
 
     def read(self, known: Known) -> bytes:
@@ -99,7 +105,7 @@ class Gallery:
         with self.open(known) as file:
             return file.read(LARGEST_FILE)
 
-    def open(self, known: Known) -> io.BufferedReader:
+    def open(self, known: Known) -> IO[bytes]:
         """The same, not read yet."""
         return open_indexed(known)
 
@@ -109,11 +115,14 @@ def shown(name: str) -> str:
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def open_indexed(known: Known) -> io.BufferedReader:
+def open_indexed(known: Known) -> IO[bytes]:
     """The file of an indexed photo, opened and then looked at, so that it cannot be exchanged in between."""
     path = known.meta.get("path")
-    if not isinstance(path, str) or not Path(path).is_absolute():
+    if not isinstance(path, str) or not (is_remote(path) or Path(path).is_absolute()):
         raise Problem(410, "no_file", f"the index does not know where the photo {shown(known.name)} lies")
+    where = address_of(path)
+    if isinstance(where, Address):
+        return _open_elsewhere(where, known)
     try:
         handle = os.open(path, OPEN_FLAGS)
     except OSError as error:
@@ -125,6 +134,17 @@ def open_indexed(known: Known) -> io.BufferedReader:
         file.close()
         raise
     return file
+
+
+def _open_elsewhere(where: Address, known: Known) -> io.BytesIO:
+    """A photo that is no file of its own, if its bytes are those that were indexed: wherever they come from now."""
+    try:
+        data = where.read_bytes()
+    except (OSError, ImageError) as error:
+        raise Problem(410, "file_gone", f"{shown(known.name)} cannot be read where it was indexed") from error
+    if photo_key(data) != known.meta.get("digest"):
+        raise Problem(410, "file_changed", f"{shown(known.name)} has changed since it was indexed")
+    return io.BytesIO(data)
 
 
 def _require_indexed(path: Path, found: os.stat_result, known: Known) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Response
 from fastapi.responses import StreamingResponse
 
+from superfeat.addresses.address import Address, address_of
 from superfeat.service.answers import ERRORS, FileAnswer
 from superfeat.service.desktop import opening, revealing, run_first
 from superfeat.service.photos import Known, shown
@@ -31,9 +32,10 @@ async def original(image: Id, service: Here) -> Response:
     file = await service.reading.run(functools.partial(service.gallery.open, known))
     name = quote(Path(str(known.meta["path"])).name, errors="surrogateescape")
     headers = {
-        "Content-Length": str(os.fstat(file.fileno()).st_size),
+        "Content-Length": str(file.seek(0, os.SEEK_END)),
         "Content-Disposition": f"inline; filename*=UTF-8''{name}",
     }
+    file.seek(0)
     return StreamingResponse(_parts(file), media_type=kind_of(known.name), headers=headers)
 
 
@@ -63,7 +65,9 @@ async def reveal_file(image: Id, service: Here) -> FileAnswer:
 
 async def _show(image: int, service: Service, commands: Callable[[Path], list[list[str]]]) -> FileAnswer:
     known = await _find(image, service)
-    path = Path(str(known.meta.get("path")))
+    path = address_of(str(known.meta.get("path")))
+    if isinstance(path, Address):
+        raise Problem(410, "no_file", f"{shown(known.name)} is no file of its own: it lies in an archive or elsewhere")
 
     def show() -> None:
         service.gallery.open(known).close()  # it is there, and the one that was indexed

@@ -135,7 +135,7 @@ class _Job:
     def pixels(self, name: str) -> UInt8[np.ndarray, "height width 3"]:
         """A small copy of a photo, to draw on."""
         photo = next(photo for photo in self.photos if photo.name == name)
-        return read_image(photo.path, max_side=PICTURE_SIDE, upright=self.config.upright, box=photo.box)
+        return read_image(photo.where, max_side=PICTURE_SIDE, upright=self.config.upright, box=photo.box)
 
     def curve(self, labels: tuple[str, str], x: Sequence[int], y: Float[np.ndarray, "n"]) -> analysis.Curves:
         series = Series(self.method, x, y.tolist())

@@ -141,7 +141,7 @@ def check_photos(photos: Sequence[Photo], workers: int) -> Iterator[Skipped | No
 
     def check(photo: Photo) -> Skipped | None:
         try:
-            read_image(photo.path, max_side=CHECK_SIDE, draft=True)
+            read_image(photo.where, max_side=CHECK_SIDE, draft=True)
         except ImageError as error:
             return Skipped(photo.name, str(error))
         return None

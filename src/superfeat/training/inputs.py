@@ -48,7 +48,7 @@ class PhotoInputs:
         side = showing.side or self.max_side
         try:
             # A view shows a part, larger: it is made from more pixels, and limited afterwards.
-            pixels = read_image(photo.path, max_side=side if showing.view is None else 2 * side, box=photo.box)
+            pixels = read_image(photo.where, max_side=side if showing.view is None else 2 * side, box=photo.box)
         except ImageError as error:
             raise DatasetError(
                 f"{photo.name} cannot be read ({error}): repair it and resume the run, or leave it out",

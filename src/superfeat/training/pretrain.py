@@ -100,7 +100,7 @@ class Crops:
     def __call__(self, number: int, random: np.random.Generator | None) -> Float[Tensor, "3 side side"]:
         photo = self.photos[number]
         try:
-            pixels = read_image(photo.path, max_side=int(READ_SIDE * self.side), box=photo.box, draft=True)
+            pixels = read_image(photo.where, max_side=int(READ_SIDE * self.side), box=photo.box, draft=True)
         except ImageError as error:
             raise DatasetError(
                 f"{photo.name} cannot be read ({error}): repair it and go on, or leave it out"

@@ -46,7 +46,7 @@ def lacking(case: Case, tmp_path: Path, photos: Sequence[int] = (), queries: Seq
     return dataclasses.replace(
         case.test,
         photos=tuple(
-            dataclasses.replace(photo, path=gone / photo.name) if number in photos else photo
+            dataclasses.replace(photo, where=gone / photo.name) if number in photos else photo
             for number, photo in enumerate(case.test.photos)
         ),
         queries=tuple(

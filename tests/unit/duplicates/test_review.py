@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fixtures_archives import pack
 from fixtures_index import CODEBOOK, vectors
 from fixtures_recipe import noise
 from superfeat.duplicates import Group, Member
@@ -166,6 +167,16 @@ def test_what_is_not_as_it_was_indexed_is_not_judged(collection: Collection) -> 
     assert found["damaged.png"][1].startswith("its file cannot be read")
     assert found["features"] == ("unsure", "the index does not know its file")
     assert collection.review("gone.png", "features").best is None
+
+
+def test_what_lies_in_an_archive_or_elsewhere_is_never_moved(collection: Collection) -> None:
+    first = collection.add("a.png")
+    pack(collection.folder / "0.tar", {"b.png": first.read_bytes()})
+    for name, path in (("b.png", f"{collection.folder}/0.tar/b.png"), ("c.png", "s3://bucket/c.png")):
+        collection.index.add(name, vectors(0), {"path": path, "stamp": [1, 1], "digest": file_digest(first)})
+    reviewed = collection.review("a.png", "b.png", "c.png")
+    assert [photo.advice for photo in reviewed.photos] == ["keep", "unsure", "unsure"]
+    assert "stays there" in reviewed.photos[1].reason
 
 
 def test_the_facts_of_a_file(collection: Collection) -> None:

@@ -9,7 +9,8 @@ import pytest
 import superfeat.sources.listing as listing_module
 from superfeat.errors import ImageError
 from superfeat.images import NEEDS_HEIF, Photo
-from superfeat.sources.listing import (
+from superfeat.sources.listing import list_photos, longer_names
+from superfeat.sources.reasons import (
     EXCLUDED_BY_PATTERN,
     HIDDEN,
     LINKED_FOLDER,
@@ -18,8 +19,6 @@ from superfeat.sources.listing import (
     OWN_FILES,
     RAW_FILE,
     VIDEO,
-    list_photos,
-    longer_names,
 )
 
 
@@ -281,7 +280,7 @@ def test_longer_names_never_end() -> None:
 
 def test_nothing_found(tmp_path: Path) -> None:
     for source in (tmp_path / "absent", tmp_path / "*.jpg"):
-        with pytest.raises(ImageError, match=r"no photos at .*: give a folder, a file, a glob pattern or a .txt list"):
+        with pytest.raises(ImageError, match=r"no photos at .*: give a folder, a file, an archive, a glob pattern"):
             list_photos([source])
     assert list_photos([tmp_path]).photos == []
 

@@ -22,7 +22,7 @@ def run(study: Study) -> Outcome:
     rows, pictures = [], []
     maps = []
     for photo, seen in zip(photos, attention_of_ids(network, photos, ids, config, run=study.run), strict=True):
-        pixels = read_image(photo.path, max_side=config.max_side, upright=config.upright, box=photo.box)
+        pixels = read_image(photo.where, max_side=config.max_side, upright=config.upright, box=photo.box)
         pictures.append([Picture(pixels), *(Picture(pixels, attention) for attention in seen.maps)])
         rows += [
             [photo.name, id, *region] for id, region in zip(ids, np.asarray(seen.regions, float).tolist(), strict=True)

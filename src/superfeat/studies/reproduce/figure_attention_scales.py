@@ -19,7 +19,7 @@ def run(study: Study) -> Outcome:
     photos = three_photos(study)
     for photo in photos:
         id = strongest_ids(network, [photo], 1, config, run=study.run)[0]
-        pixels = read_image(photo.path, max_side=config.max_side, upright=config.upright, box=photo.box)
+        pixels = read_image(photo.where, max_side=config.max_side, upright=config.upright, box=photo.box)
         seen = {one.scale: one for one in attention_over_scales(network, photo, id, config, run=study.run)}
         pictures.append([Picture(pixels, seen[scale].map) if scale in seen else None for scale in scales])
         places = np.asarray([seen[scale].region[:2] for scale in sorted(seen)], float)

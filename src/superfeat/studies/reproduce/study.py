@@ -250,7 +250,7 @@ def map_of(scores: GradeScores) -> float:
 
 def _digest(photos: TrainingSet) -> str:
     """Of names, things, pairs, and the sizes of the files: other photos under the same names are others."""
-    sizes = [photo_stamp(photo.path)[0] for photo in photos.photos]
+    sizes = [photo_stamp(photo.where)[0] for photo in photos.photos]
     return hashlib.sha256(f"{photos.digest()} {sizes}".encode()).hexdigest()
 
 
