@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import heapq
+import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -41,7 +44,10 @@ class Weights(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Segments in the order of their ids, and which of their images are alive."""
+    """Segments in the order of their ids, and which of their images are alive.
+
+    Segments of several shards may have ids that lie between each other's; no id is in two of them.
+    """
 
     layout: Layout
     segments: tuple[Segment, ...]
@@ -60,7 +66,14 @@ class Snapshot:
     def ids(self) -> Int64[np.ndarray, "images"]:
         """Of all living images, rising."""
         living = (segment.images[mask] for segment, mask in zip(self.segments, self.alive, strict=True))
-        return np.concatenate([np.empty(0, np.int64), *living])
+        found = np.concatenate([np.empty(0, np.int64), *living])
+        return np.sort(found) if self.interleaved else found
+
+    @functools.cached_property
+    def interleaved(self) -> bool:
+        """Whether ids of some segments lie between those of others."""
+        pairs = zip(self.segments, self.segments[1:], strict=False)
+        return any(one.images[-1] > other.images[0] for one, other in pairs)
 
     def words_of(self, image: int) -> ImageWords | None:
         """The words of the living image with that id."""
@@ -102,20 +115,25 @@ class Snapshot:
     def locate(self, image: int) -> tuple[int, int] | None:
         """Segment and number within it of the living image with that id."""
         for place, numbers in self._places(np.asarray([image], np.int64)).items():
-            number = int(numbers[0])
-            segment = self.segments[place]
-            if number < len(segment) and segment.images[number] == image and self.alive[place][number]:
-                return place, number
+            if self.alive[place][numbers[0]]:
+                return place, int(numbers[0])
         return None
 
     def _places(self, ids: Int64[np.ndarray, "n"]) -> dict[int, Int64[np.ndarray, "k"]]:
-        """Ids by segment, as numbers within it; segments hold rising ranges of ids."""
-        firsts = [segment.images[0] for segment in self.segments]
-        places = np.searchsorted(firsts, ids, side="right") - 1
-        return {
-            int(place): np.searchsorted(self.segments[place].images, ids[places == place])
-            for place in np.unique(places[places >= 0])
-        }
+        """Ids by segment, as numbers within it; those that are in none are left out."""
+        if self.interleaved:
+            looked = dict.fromkeys(range(len(self.segments)), ids)
+        else:  # segments hold rising ranges of ids
+            places = np.searchsorted([segment.images[0] for segment in self.segments], ids, side="right") - 1
+            looked = {int(place): ids[places == place] for place in np.unique(places[places >= 0])}
+        found: dict[int, np.ndarray] = {}
+        for place, some in looked.items():
+            images = self.segments[place].images
+            numbers = np.minimum(np.searchsorted(images, some), len(images) - 1)
+            there = images[numbers] == some
+            if there.any():
+                found[place] = numbers[there]
+        return found
 
     def find(self, names: Sequence[str]) -> dict[str, int]:
         """Ids of living images by name."""
@@ -128,10 +146,10 @@ class Snapshot:
 
     def images(self) -> Iterator[tuple[int, Image]]:
         """All living images with their ids, in the order of these."""
-        for segment, mask in zip(self.segments, self.alive, strict=True):
-            for image, one, living in zip(segment.images.tolist(), segment.names, mask.tolist(), strict=True):
-                if living:
-                    yield image, one
+        parts = [_living(segment, mask) for segment, mask in zip(self.segments, self.alive, strict=True)]
+        if self.interleaved:
+            return heapq.merge(*parts, key=operator.itemgetter(0))
+        return itertools.chain.from_iterable(parts)
 
     def names(self, ids: Sequence[int] | Int64[np.ndarray, "n"]) -> list[str]:
         """Names of living images, in the order of the ids given."""
@@ -309,6 +327,12 @@ class Snapshot:
 
     def _named(self, best: Best) -> Ranking:
         return Ranking(tuple(self.names(best.ids)) if len(best.ids) else (), best.scores, best.ids)
+
+
+def _living(segment: Segment, mask: Mask) -> Iterator[tuple[int, Image]]:
+    """The living images of a segment, with their ids."""
+    rows = zip(segment.images.tolist(), segment.names, mask.tolist(), strict=True)
+    return ((image, one) for image, one, living in rows if living)
 
 
 def _choose_for(
