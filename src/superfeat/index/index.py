@@ -26,6 +26,7 @@ from superfeat.index.kernel import aggregate, binarise, normalise_residuals
 from superfeat.index.labels import merge_labels, verify_labels
 from superfeat.index.manifest import IndexFacts, IndexInfo
 from superfeat.index.names import Image, key_of, require_json, require_name
+from superfeat.index.partial import collect_missing, doubt
 from superfeat.index.segments import content_digest, require_words
 from superfeat.index.shards import disk_at
 from superfeat.index.snapshot import Snapshot
@@ -143,9 +144,10 @@ class Index:
         return found
 
     def _require(self, name: str) -> tuple[int, Image]:
-        found = self._contents.find([name])
+        with collect_missing() as missing:
+            found = self._contents.find([name])
         if name not in found:
-            raise SuperfeatError(f"{self.path} has no image called {name}")
+            raise SuperfeatError(f"{self.path} has no image called {name}{doubt(missing)}")
         return found[name]
 
     def info(self) -> IndexInfo:
@@ -384,8 +386,9 @@ class Index:
         return query if isinstance(query, ImageWords) else self.query(query, config.assignments)
 
     def _ids(self, snapshot: Snapshot, names: Sequence[str]) -> list[int]:
-        ids = snapshot.find(names)
+        with collect_missing() as missing:
+            ids = snapshot.find(names)
         for name in names:
             if name not in ids:
-                raise SuperfeatError(f"{self.path} has no image called {name}")
+                raise SuperfeatError(f"{self.path} has no image called {name}{doubt(missing)}")
         return [ids[name] for name in names]

@@ -216,20 +216,22 @@ class ShardFolders:
             )
 
     def codebook(self) -> Codebook:
-        return Codebook.open(self.path / read_shards_manifest(self.path)["shards"][0] / "codebook")
+        return Codebook.open(self.path / self.names()[0] / "codebook")
 
     def stamp(self) -> Stamp:
-        files = [self.path / MANIFEST, self.path / ACROSS]
-        for name in read_shards_manifest(self.path)["shards"]:
-            files += [self.path / name / MANIFEST, *(self.path / name).glob("journal-*")]
-        return stamp_of(self.path, files)
+        own = stamp_of(self.path, [self.path / MANIFEST, self.path / ACROSS])
+        return own + [one for name in self.names() for one in stamp_shard(self.path, name)]
+
+    def names(self) -> list[str]:
+        """The folders of the shards, as the manifest says now."""
+        return read_shards_manifest(self.path)["shards"]
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Each shard is locked too: it is an index that somebody may have opened by itself."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(writer_lock(self.path))
-            for name in read_shards_manifest(self.path)["shards"]:
+            for name in self.names():
                 stack.enter_context(writer_lock(self.path / name))
             yield
 
@@ -325,6 +327,24 @@ class ShardFolders:
             shards=[part.images for part in parts],
             **counts,
         )
+
+
+def load_shard(path: Path, shard: str, before: Contents | None = None) -> tuple[Contents, int]:
+    """One shard of a folder by itself, and the last change of several shards that it has seen."""
+    for _ in range(LOADS):
+        across = _read_across(path)
+        contents = load_contents(path / shard, before)
+        if _read_across(path) == across:
+            break
+        time.sleep(WAIT)
+    if shard in across.records:
+        contents.take([Record(across.records[shard])], contents.end)
+    return contents, across.serial
+
+
+def stamp_shard(path: Path, shard: str) -> Stamp:
+    """Name, size and time of the files of a shard that every change touches."""
+    return stamp_of(path, [path / shard / MANIFEST, *(path / shard).glob("journal-*")])
 
 
 def is_sharded(path: Path) -> bool:

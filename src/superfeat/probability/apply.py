@@ -14,6 +14,7 @@ from superfeat.errors import SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking
 from superfeat.index.index import Index, QueryLike
 from superfeat.index.pairs import score_pairs
+from superfeat.index.partial import collect_missing
 from superfeat.index.snapshot import Snapshot
 from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, place_clues, support_of
 from superfeat.probability.model import (
@@ -34,7 +35,6 @@ from superfeat.rerank.order import FIRST
 SAMPLE = 256  # images that show how strangers score: their 32640 pairs give its location to 0.03 deviations
 HARDLY = 3.0  # deviations above strangers
 FOREIGN_IMAGES = 5  # that a background is worth where the codebook is another one than it was measured with
-STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads ids that follow each other evenly
 
 
 class Strangers(NamedTuple):
@@ -154,10 +154,12 @@ def meet_strangers(index: Index, calibration: Calibration, config: SearchConfig 
             before = None
         if before is not None and before.snapshot() is snapshot:
             return before.strangers
-        ids, background = sample_images(snapshot), background_for(calibration, snapshot.layout.codebook)
-        same = before is not None and np.array_equal(before.ids, ids)
-        found = before.strangers if before and same else measure_strangers(snapshot, ids, background, config)
-        _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, found)
+        with collect_missing() as missing:
+            ids, background = sample_images(snapshot), background_for(calibration, snapshot.layout.codebook)
+            same = before is not None and np.array_equal(before.ids, ids)
+            found = before.strangers if before and same else measure_strangers(snapshot, ids, background, config)
+        if not missing:  # strangers of a part of the collection serve for one answer
+            _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, found)
     return found
 
 
@@ -189,16 +191,14 @@ def _settings(kernel: str, alpha: float, threshold: float, idf: bool) -> str:
 
 def sample_images(snapshot: Snapshot, count: int = SAMPLE) -> Int64[np.ndarray, "n"]:
     """Ids of up to `count` living images, spread over all; an image that is added or deleted changes at most one."""
-    ids = snapshot.ids()
-    order = np.argsort(ids.astype(np.uint64) * STRIDE, kind="stable")[:count]
-    return np.asarray(ids[order], np.int64)
+    return snapshot.spread_ids(count)
 
 
 def measure_strangers(
     snapshot: Snapshot, ids: Int64[np.ndarray, "n"], background: Null | None, config: SearchConfig
 ) -> Strangers:
     """From the scores of these images with each other; one is kept of those that look like one thing."""
-    images = [words for words in map(snapshot.words_of, ids.tolist()) if words is not None]
+    images = [words for words in snapshot.words_of_many(ids.tolist()) if words is not None]
     scores = score_pairs(snapshot, images, config)
     kept = different_images(scores, background)
     null = fit_null(scores[np.ix_(kept, kept)], background)
