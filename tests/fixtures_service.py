@@ -159,7 +159,7 @@ class Served:
 
 @contextlib.contextmanager
 def serving(
-    index: Path,
+    index: Path | Engine,
     limits: Limits = Limits(),  # noqa: B008 - frozen
     *,
     token: str | None = None,
@@ -167,7 +167,8 @@ def serving(
     files: bool = False,
 ) -> Iterator[Served]:
     """The service over an index, in a thread of this process; stopped gracefully at the end."""
-    app = create_app(Engine.open(index, workers=1), limits, token=token, read_only=read_only, files=files)
+    engine = Engine.open(index, workers=1) if isinstance(index, Path) else index
+    app = create_app(engine, limits, token=token, read_only=read_only, files=files)
     bound = listen("127.0.0.1", 0)
     url = url_of(bound)
     server, ready = Server(app), threading.Event()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from superfeat.engine import Engine, Named, PhotoLike, photo_key
-from superfeat.engine.engine import region_of
+from superfeat.engine.asked import region_of
 from superfeat.errors import DatasetError, SuperfeatError
 from superfeat.found.photos import as_file
 from superfeat.index.labels import Label, Searched, photo_mark, read_labels, write_labels

@@ -22,9 +22,11 @@ from superfeat.index import journal
 from superfeat.index.codebook import Codebook
 from superfeat.config import IndexConfig
 from superfeat.index.index import Index
+from superfeat.index.splitting import create_shards, rebalance_shards
 
 contents.SMALL, contents.MIDDLE, contents.FAN = 3, 9, 3
 folder, how, most, seed, kernel = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+shards = int(sys.argv[6])  # 0: an index that is one
 rng = random.Random(seed)
 CODEBOOK = Codebook(np.random.default_rng(0).standard_normal((16, 128)).astype(np.float32))
 problems, kills, wanted_words, rankings = [], 0, {}, {}
@@ -47,9 +49,10 @@ def plan(length):
     # Names and versions such that every state of the index is different from the one before.
     steps, held, version = [], [], 0
     while len(steps) < length:
-        kind = rng.choices(["add", "many", "delete", "compact"], [5, 3, 2, 1])[0]
+        kind = rng.choices(["add", "many", "delete", "compact"], [5, 3, 4 if shards else 2, 1])[0]
         if kind in ("add", "many"):
-            count, batch = (1, None) if kind == "add" else (rng.randint(1, 9), rng.randint(1, 5))
+            # The images of a batch are in order within a shard alone.
+            count, batch = (1, None) if kind == "add" else (rng.randint(1, 9), 1 if shards else rng.randint(1, 5))
             end = len(steps) + count
             for _ in range(count):
                 version += 1
@@ -96,6 +99,10 @@ def work(path, steps, first, acks):
             image = index.add(*item(step)).id
         elif step["do"] == "delete":
             image = -index.delete(step["names"])
+        elif shards and number % 2:
+            rebalance_shards(path, 2 + number % 3)
+            index.refresh()
+            image = -1
         else:
             index.compact()
             image = -1
@@ -237,18 +244,26 @@ def check_compacted(path, steps):
                 for place in range(0, len(codes), width):
                     code = codes[place : place + width]
                     check(code in living or code not in data, file.name, "still has a code of", step)
+    if shards:
+        names = {*json.loads((path / "manifest.json").read_text())["shards"], "manifest.json", ".lock"}
+        check({file.name for file in path.iterdir()} - {"across.json"} == names, "left over or missing", path)
+    for part in [one for one in path.iterdir() if one.name.isdigit()] if shards else [path]:
+        check_files(part)
+    list(index.verify())
+
+
+def check_files(path):
     manifest = json.loads((path / "manifest.json").read_text())
     named = {path / "manifest.json", path / ".lock", path / manifest["journal"]}
     named |= {path / "codebook" / file for file in ("manifest.json", "centroids.npy")}
     for facts in manifest["segments"]:
         named |= {path / "segments" / facts["folder"] / file for file in facts["files"]}
-    check((path / manifest["journal"]).stat().st_size == 16, "the journal is not empty")
+    check(shards or (path / manifest["journal"]).stat().st_size == 16, "the journal is not empty")
     check(manifest["dead"] is None, "there are dead images", manifest["dead"])
     there = {file for file in path.rglob("*") if file.is_file()}
     check(there == named, "left over or missing:", there ^ named)
     check({one.name for one in (path / "segments").iterdir()} == {facts["folder"] for facts in manifest["segments"]},
           "left over folders")
-    list(index.verify())
 
 
 reference = Index.create(folder / "reference", CODEBOOK, IndexConfig(kernel=kernel))
@@ -260,6 +275,12 @@ for _ in range(2):
 
 def start(path):
     shutil.rmtree(path, ignore_errors=True)
+    return make(path)
+
+
+def make(path):
+    if shards:
+        return create_shards(path, shards, CODEBOOK, IndexConfig(kernel=kernel))
     return Index.create(path, CODEBOOK, IndexConfig(kernel=kernel))
 
 
@@ -296,7 +317,7 @@ def at_time(seconds):
 
 path, acks = folder / "index", folder / "acks"
 if how == "call":
-    steps = plan(40)
+    steps = plan(20 if shards and most < 1000 else 40)
     start(path)
     ended(attempt(lambda: work(path, steps, 0, acks), left=1 << 60))
     calls = int((folder / "count").read_text())
@@ -305,7 +326,7 @@ if how == "call":
         run_until_whole(path, steps, [at_call(number)], acks)
 elif how == "create":
     def create():
-        Index.create(path, CODEBOOK, IndexConfig(kernel=kernel))
+        make(path)
 
     ended(attempt(create, left=1 << 60))
     calls = int((folder / "count").read_text())
@@ -318,7 +339,7 @@ elif how == "create":
         Index.open(path).add("one", vectors("one", 4))
 else:
     while kills < most:
-        steps = plan(60)
+        steps = plan(30 if shards and most < 50 else 60)
         start(path)
         began = time.monotonic()
         ended(attempt(lambda: work(path, steps, 0, acks)))
@@ -329,8 +350,8 @@ print(json.dumps({"kills": kills, "problems": problems}))
 """
 
 
-def drive(folder: Path, how: str, most: int, seed: int, kernel: str) -> dict[str, Any]:
-    command = [sys.executable, "-c", DRIVER, str(folder), how, str(most), str(seed), kernel]
+def drive(folder: Path, how: str, most: int, seed: int, kernel: str, shards: int = 0) -> dict[str, Any]:
+    command = [sys.executable, "-c", DRIVER, str(folder), how, str(most), str(seed), kernel, str(shards)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert run.returncode == 0, run.stderr
     found: dict[str, Any] = json.loads(run.stdout)
@@ -363,6 +384,24 @@ def test_killed_before_a_change_of_the_disk(most: int, seed: int, kernel: str, t
 )
 def test_killed_at_random_moments(most: int, seed: int, kernel: str, tmp_path: Path) -> None:
     assert drive(tmp_path, "time", most, seed, kernel)["kills"] >= most
+
+
+@pytest.mark.parametrize(
+    ("most", "seed"), [(5, 0), pytest.param(10_000, 2, marks=pytest.mark.long)], ids=["some", "all"]
+)
+def test_shards_are_killed_before_a_change_of_the_disk(most: int, seed: int, tmp_path: Path) -> None:
+    """Deletions touch several shards: all of them or none. Half of the compactions are a rebalancing."""
+    found = drive(tmp_path, "call", most, seed, "binary", shards=3)
+    assert most <= found["kills"] if most < 1000 else found["kills"] >= 100
+
+
+@pytest.mark.parametrize(("most", "seed"), [(4, 0), pytest.param(150, 1, marks=pytest.mark.long)], ids=["few", "many"])
+def test_shards_are_killed_at_random_moments(most: int, seed: int, tmp_path: Path) -> None:
+    assert drive(tmp_path, "time", most, seed, "binary", shards=3)["kills"] >= most
+
+
+def test_shards_are_killed_while_being_made(tmp_path: Path) -> None:
+    assert drive(tmp_path, "create", 0, 0, "binary", shards=2)["kills"] >= 10
 
 
 def test_killed_while_being_made(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from superfeat.index.codebook import Codebook
 from superfeat.index.entries import Added, Outcome
 from superfeat.index.index import Index
 from superfeat.index.journal import Note
+from superfeat.index.splitting import create_shards, rebalance_shards
 from superfeat.sources.listing import longer_names
 
 DIM, WORDS = 70, 12  # a code of two 64-bit words, the second one mostly unused
@@ -119,8 +120,11 @@ def change(index: Index, model: Model, step: tuple[Any, ...], folder: Path) -> N
     elif kind == "compact":
         index.compact()
         info = index.info()
-        assert (info.deleted, info.in_journal) == (0, 0)
-        assert info.segments == (1 if model.held else 0)
+        assert info.deleted == 0
+        assert info.shards is not None or (info.in_journal, info.segments) == (0, 1 if model.held else 0)
+    elif kind == "merge" and index.info().shards is not None:  # shards take in no others: they are made anew instead
+        rebalance_shards(index.path, 1 + len(what[0]))
+        index.refresh()
     else:
         images, deleted = what
         merge(index, model, images, deleted, folder)
@@ -222,9 +226,13 @@ def check_searches(index: Index, held: Held, folder: Path) -> None:
         assert (mine.words.tobytes(), mine.codes.tobytes()) == (theirs.words.tobytes(), theirs.codes.tobytes())
 
 
-def live(folder: Path, kernel: str, steps: list[tuple[Any, ...]]) -> None:
+def live(folder: Path, kernel: str, steps: list[tuple[Any, ...]], shards: int | None = None) -> None:
     """`view` is what the index at hand should show: it lags behind when another one changes the same folder."""
-    index = Index.create(folder / "index", make_codebook(), IndexConfig(kernel=kernel))  # type: ignore[arg-type]
+    config = IndexConfig(kernel=kernel)  # type: ignore[arg-type]
+    if shards is None:
+        index = Index.create(folder / "index", make_codebook(), config)
+    else:
+        index = create_shards(folder / "index", shards, make_codebook(), config)
     other, model = Index.open(folder / "index"), Model()
     view: Held = {}
     for number, step in enumerate(steps):
@@ -258,6 +266,25 @@ def test_any_life(kernel: str, steps: list[tuple[Any, ...]], tmp_path_factory: p
     live(tmp_path_factory.mktemp("life"), kernel, steps)
 
 
+@settings(deadline=None, max_examples=20)
+@given(steps=STEPS, shards=st.integers(1, 5))
+def test_any_life_in_shards(
+    steps: list[tuple[Any, ...]], shards: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The same, and with shards made anew in between, as many as there happen to be images to merge."""
+    live(tmp_path_factory.mktemp("life"), "binary", steps, shards)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kernel", ["binary", "real"])
+@THOROUGH
+@given(steps=STEPS, shards=st.integers(1, 5))
+def test_any_of_many_lives_in_shards(
+    kernel: str, steps: list[tuple[Any, ...]], shards: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    live(tmp_path_factory.mktemp("life"), kernel, steps, shards)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", ["binary", "real"])
 @THOROUGH
@@ -277,7 +304,7 @@ def test_a_long_life(kernel: str, tmp_path: Path) -> None:
         assert index.add(image[0], vectors(image[1]), image[2]) == model.add(*image)
         if number % 4 == 3:
             delete(index, model, [str(random.choice(list(model.held)))])
-        tiers |= {sum(len(s) > limit for limit in (3, 9)) for s in index._contents.segments}
+        tiers |= {sum(len(s) > limit for limit in (3, 9)) for s in index.snapshot().segments}
     assert tiers == {0, 1, 2}
     check(index, model.held)
     check_searches(index, model.held, tmp_path / "fresh")

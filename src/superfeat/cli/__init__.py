@@ -23,6 +23,7 @@ from superfeat.cli.pairs import pairs_from_labels
 from superfeat.cli.reproduce import reproduce
 from superfeat.cli.search import explain, search
 from superfeat.cli.serve import serve
+from superfeat.cli.shards import rebalance, shard
 from superfeat.cli.terminal import VerbGroup
 from superfeat.cli.train import draw, pretrain, train
 from superfeat.cli.watch import watch
@@ -56,6 +57,8 @@ VERBS = (
     delete,
     compact,
     merge,
+    shard,
+    rebalance,
     train,
     pretrain,
     draw,

@@ -13,6 +13,8 @@ from superfeat.config import DEFAULT_PROFILE, DEFAULT_WEIGHTS, PROFILES
 from superfeat.errors import SuperfeatError
 from superfeat.settings import as_dict
 
+INDEXES = ("superfeat-index", "superfeat-shards")
+
 
 @click.command()
 @click.argument("artefact", required=False, type=click.Path(path_type=Path))
@@ -52,7 +54,7 @@ def _defaults() -> Told:
 def verify(artefact: Path, as_json: bool) -> None:
     """Read all of ARTEFACT (features, a codebook, an index) and compare it with its checksums."""
     kind = _require_format(artefact)
-    if kind == "superfeat-index":
+    if kind in INDEXES:
         from superfeat.index.index import Index
         from superfeat.probability.stored import verify_calibrations
 
@@ -97,10 +99,11 @@ def _require_format(artefact: Path) -> str | None:
 def _describe(artefact: Path) -> Told:
     """Facts of an artefact, without loading torch for our own formats."""
     kind = _format(artefact)
-    if kind == "superfeat-index":
+    if kind in INDEXES:
         from superfeat.index.index import Index
 
-        return dataclasses.asdict(Index.open(artefact).info())
+        told = dataclasses.asdict(Index.open(artefact).info())
+        return {key: value for key, value in told.items() if key != "shards" or value is not None}
     if kind == "superfeat-codebook":
         from superfeat.index.codebook import read_codebook_manifest
 

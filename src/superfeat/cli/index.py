@@ -9,6 +9,7 @@ import click
 from superfeat.cli.accounts import accounts_for_files, as_told
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
 from superfeat.cli.lines import Follow, Progress, say
+from superfeat.cli.shards import print_shards
 from superfeat.cli.terminal import (
     Command,
     Told,
@@ -153,6 +154,7 @@ def photo_options(command: Command) -> Command:
     type=click.Choice(["binary", "real", *VECTOR_KERNELS]),
     help="For a new index. [default: binary; of vectors: float32]",
 )
+@click.option("--shards", type=int, help="For a new index: in so many shards.")
 @click.option(
     "--boxes",
     type=folder,
@@ -167,6 +169,7 @@ def index(
     output: Path,
     words: Path | None,
     kernel: str | None,
+    shards: int | None,
     boxes: Path | None,
     weights: str | None,
     profile: str | None,
@@ -188,8 +191,11 @@ def index(
 
     if (output / "manifest.json").is_file() and (words is not None or kernel is not None):
         raise SuperfeatError(f"{output} has its codebook and kernel already; leave --codebook and --kernel out")
+    if (output / "manifest.json").is_file() and shards is not None:
+        raise SuperfeatError(f"{output} is there already: superfeat rebalance changes the number of its shards")
     single = Path(sources[0]) if len(sources) == 1 else None
     chosen: dict[str, Any] = {"codebook": words, "kernel": kernel, "workers": workers, "on_round": _rounds()}
+    chosen["shards"] = shards
     if single is not None and (single.suffix == ".pkl" or (single / "manifest.json").is_file()):
         if sync or boxes is not None:
             raise SuperfeatError(
@@ -280,16 +286,27 @@ def compact(index_folder: Path, as_json: bool) -> None:
 
 @click.command()
 @click.argument("index_folder", metavar="INDEX", type=INDEX_FOLDER)
-@click.argument("others", nargs=-1, required=True, type=INDEX_FOLDER)
+@click.argument("others", nargs=-1, type=INDEX_FOLDER)
+@click.option(
+    "--output", "-o", type=folder, help="A new index of them all; INDEX, which may be in shards, stays as it is."
+)
 @json_option
-def merge(index_folder: Path, others: tuple[Path, ...], as_json: bool) -> None:
+def merge(index_folder: Path, others: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
     """Take the images of OTHERS, made with the same codebook, into INDEX: all of them, or none if one cannot be.
 
     An image of the same file, or of the same name and bytes, replaces ours; another photo of the same name gets a
     longer one.
     """
     from superfeat.index.index import Index
+    from superfeat.index.splitting import begin_joining
 
     index = Index.open(index_folder)
+    if output is not None and not others:
+        print_shards(begin_joining(index, output), as_json)
+        return
+    if not others:
+        raise SuperfeatError("nothing to merge: name other indexes, or a new one (--output) for the images of shards")
+    if output is not None:
+        index, index_folder = begin_joining(index, output).result(), output
     taken = index.merge(*[Index.open(other) for other in others])
     print_result({"index": str(index_folder), "taken": taken, "images": len(index)}, as_json, tree)

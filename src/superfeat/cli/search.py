@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from superfeat.cli.accounts import accounts_for_files, as_told
+from superfeat.cli.clusters import cluster_options, open_engine
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
 from superfeat.cli.export import export_options, export_sets
 from superfeat.cli.lines import say
@@ -67,6 +68,7 @@ engine_weights = click.option(
 @box_option
 @click.option("--only", type=click.File("r"), help="Search among these images alone: a name or a file per line.")
 @engine_weights
+@cluster_options
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A search setting, e.g. alpha=2.")
 @click.option(
     "--least",
@@ -103,6 +105,8 @@ def search(
     box: tuple[float, ...] | None,
     only: Any,
     weights: str | None,
+    cluster: str | None,
+    replicas: int,
     assignments: tuple[str, ...],
     least: float | None,
     rerank: "Rerank | None",
@@ -121,10 +125,10 @@ def search(
 
     A QUERY is a photo, a features folder (each of its images is one), or the name of an image in the index.
     """
-    from superfeat.engine import Engine
     from superfeat.index.given import names_of
 
-    engine = Engine.open(index_folder, weights=weights, workers=workers)
+    opened = open_engine(index_folder, cluster, replicas, weights=weights, workers=workers)
+    engine = click.get_current_context().with_resource(opened)
     config = overlay(engine.index.config.search, dict(parse_assignment(text) for text in assignments), "search.")
     listed = [line.rstrip("\r\n") for line in only if line.strip()] if only else None
     names = None if listed is None else names_of(engine.index, listed)
@@ -244,6 +248,9 @@ def _report(chosen: bool, result: Told) -> Iterable[str]:
     """The lines; how results are ordered is said where that was chosen, or has moved one."""
     for one in result["results"]:
         yield f"{one['query']}{_itself(one)}:"
+        if one["missing"]:
+            shards = ", ".join(part["shard"] for part in one["missing"])
+            yield f"  {one['unsearched']:.0%} of the collection was not searched: shard {shards} does not answer"
         if one["reordered"] is not None and (chosen or one["reordered"]["moved"]):
             yield f"  {_reordered(one)}"
         best = max((hit["score"] for hit in one["hits"]), default=0.0)

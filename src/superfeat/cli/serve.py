@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from superfeat.cli.accounts import account_for
+from superfeat.cli.clusters import cluster_options, open_engine
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
 from superfeat.cli.index import index_report, index_result
 from superfeat.cli.lines import say
@@ -57,6 +58,7 @@ def _size(context: click.Context, parameter: click.Parameter, text: str) -> int:
     shell_complete=complete_weights,
     help="The network for photos. [default: what the index was made with]",
 )
+@cluster_options
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
 @workers_option
 @json_option
@@ -72,11 +74,14 @@ def serve(
     read_only: bool,
     files: bool,
     weights: str | None,
+    cluster: str | None,
+    replicas: int,
     device: str,
     workers: int | None,
     as_json: bool,
 ) -> None:
     """Serve INDEX: a web page to search by dropping a photo, and the same as an HTTP API."""
+    read_only = read_only or cluster is not None  # shards are changed where their files are
     token, files = require_token(host, token or None), require_near(host, files)
     try:
         from superfeat.service.app import create_app
@@ -88,7 +93,6 @@ def serve(
         raise MissingExtraError("serving an index", "serve") from error
     from PIL import Image
 
-    from superfeat.engine import Engine
     from superfeat.extraction.extract import keep_memory
 
     if watch:
@@ -98,7 +102,8 @@ def serve(
     keep_memory()
     if Image.MAX_IMAGE_PIXELS and max_pixels > 2 * Image.MAX_IMAGE_PIXELS:
         limit_pixels(max_pixels)  # Pillow's own limit is lower
-    engine = Engine.open(index_folder, weights=weights, device=device, workers=workers)
+    opened = open_engine(index_folder, cluster, replicas, weights=weights, device=device, workers=workers)
+    engine = click.get_current_context().with_resource(opened)
     if engine.knows_network:
         engine.network  # noqa: B018 - loaded now, so that what is wrong with it is said now
     limits = Limits(max_upload=max_upload, max_pixels=max_pixels, queue=queue)

@@ -1,14 +1,19 @@
 """What the index is searched with, and what a second look at the first results makes of them."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from superfeat.config import SearchConfig
+from superfeat.errors import SuperfeatError
 from superfeat.features import Features, Hit, ImageWords
 from superfeat.found.photos import PhotoLike
 from superfeat.index.entries import IndexedImage
 from superfeat.index.index import Index
-from superfeat.index.places import Region
+from superfeat.index.partial import MissingPart
+from superfeat.index.places import Region, mass_inside, require_region
 from superfeat.index.snapshot import Snapshot
 from superfeat.probability.apply import judged_together
 from superfeat.rerank.geometry import PlacedWords
@@ -25,6 +30,8 @@ from superfeat.rerank.look import (
 from superfeat.rerank.order import FIRST, Rerank
 from superfeat.threads import all_cores
 
+LEAST_MASS = 0.5  # of a feature's attention inside a box: it belongs to the box
+
 
 class Asked(NamedTuple):
     """What the index is searched with, how much of which photo that is, and which image of the index that is."""
@@ -37,6 +44,7 @@ class Asked(NamedTuple):
     itself: IndexedImage | None
     config: SearchConfig
     placed: PlacedWords | None = None  # the words and where they lie; None if nobody knows
+    missing: frozenset[MissingPart] = frozenset()  # parts of the index that could not be asked whether it is theirs
 
 
 class SecondLook(NamedTuple):
@@ -119,3 +127,23 @@ def _expand(index: Index, searched: SearchedWith, seen: list[SeenPhoto], first: 
     only = searched.snapshot.masks([hit.id for hit in found])
     own = {hit.id: hit for hit in searched.snapshot.search(searched.words, searched.config, only=only)}
     return _look(index, searched, [own[hit.id] for hit in found]), used
+
+
+def region_of(box: Iterable[float]) -> Region:
+    """A box as fractions, checked."""
+    try:
+        return require_region(box)
+    except ValueError as error:
+        raise SuperfeatError(str(error)) from error
+
+
+def within(features: Features, box: Region) -> Features:
+    """The features whose attention lies in the box, by more than half. SuperfeatError if there is none."""
+    if features.maps is None:
+        raise SuperfeatError("to search by a box the features need their attention maps: extract with attention=maps")
+    inside = np.asarray([mass_inside(attention, box) for attention in features.maps], np.float64)
+    chosen = np.flatnonzero(inside >= LEAST_MASS)
+    if not len(chosen):
+        raise SuperfeatError("nothing in this box draws attention; make it larger")
+    arrays: dict[str, Any] = {name: array[chosen] for name, array in features.arrays().items()}
+    return dataclasses.replace(features, **arrays, maps=[features.maps[number] for number in chosen.tolist()])

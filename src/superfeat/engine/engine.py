@@ -5,14 +5,14 @@ import functools
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float64
 
 from superfeat.addresses.address import Where, address_of, seems_gone
 from superfeat.config import CALIBRATION, ExtractConfig, SearchConfig
-from superfeat.engine.asked import Asked, second_look
+from superfeat.engine.asked import Asked, region_of, second_look, within
 from superfeat.engine.matching import FIRST_MATCHED, Matcher, certain_first
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.explain.explain import Explanation, explain, score_words
@@ -29,7 +29,8 @@ from superfeat.index.boxes import crop
 from superfeat.index.entries import Added, IndexedImage
 from superfeat.index.given import names_of
 from superfeat.index.index import Index
-from superfeat.index.places import Region, enclose, mass_inside, require_region
+from superfeat.index.partial import collect_missing
+from superfeat.index.places import Region, enclose
 from superfeat.probability.apply import falling, judge_seen, link_floor, require_fitting
 from superfeat.probability.model import Calibration
 from superfeat.recent import Recent
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 KEPT_PHOTOS = 8  # whose features stay in memory: a box on one, or an explanation, extracts nothing again
 FIRST_RESULTS = 200  # among which one photo is looked for
-LEAST_MASS = 0.5  # of a feature's attention inside a box: it belongs to the box
 
 
 class Engine:
@@ -224,7 +224,11 @@ class Engine:
 
         One that is in the index is asked for with its words there, one for each feature, whichever way it is given.
         """
-        config = config or self.index.config.search
+        with collect_missing() as missing:
+            asked = self._ask(photo, box, config or self.index.config.search)
+        return asked._replace(missing=frozenset(missing))
+
+    def _ask(self, photo: PhotoLike | Features, box: Iterable[float] | None, config: SearchConfig) -> Asked:
         photo = photo if isinstance(photo, Features) else as_file(photo)
         region = None if box is None else region_of(box)
         itself = None if isinstance(photo, Features) else self.recognise(photo)
@@ -264,17 +268,18 @@ class Engine:
         turned: bool = False,
     ) -> Answer:
         """The rest of a search: the first results are looked at again, and ordered anew where that is asked for."""
-        calibration = self._calibration_for(asked.config)
-        floor = link_floor(self.index, calibration, asked.config) if rerank == "diffuse" else None
-        found = second_look(self.index, asked, top, only, rerank, self._workers, floor, turned)
-        chances = judge_seen(self.index, calibration, found.searched, found.seen, found.images)
-        chances = chances if chances is None or floor is None else falling(chances)
-        hits = self._describe(asked, found.seen[:top], chances)
+        with collect_missing() as missing:
+            calibration = self._calibration_for(asked.config)
+            floor = link_floor(self.index, calibration, asked.config) if rerank == "diffuse" else None
+            found = second_look(self.index, asked, top, only, rerank, self._workers, floor, turned)
+            chances = judge_seen(self.index, calibration, found.searched, found.seen, found.images)
+            chances = chances if chances is None or floor is None else falling(chances)
+            hits = self._describe(asked, found.seen[:top], chances)
+        parts = tuple(sorted(missing | asked.missing))
         known = asked.itself and IndexedPhoto(asked.itself.name, asked.itself.id, asked.itself.meta.get("path"))
         images, name = len(self.index), name_of_photo(asked.photo)
-        return Answer(
-            hits, asked.features, asked.size, known, images, asked.box, name, asked.photo, self, found.reordered
-        )
+        size, order = asked.size, found.reordered
+        return Answer(hits, asked.features, size, known, images, asked.box, name, asked.photo, self, order, parts)
 
     def _describe(
         self, asked: Asked, seen: Sequence[SeenPhoto], chances: Float64[np.ndarray, "n"] | None
@@ -377,23 +382,3 @@ class Engine:
 
         photo = Photo(path, name)
         return add_photo(self.index, self.network, photo, self.config, workers=self._workers, device=self._device)
-
-
-def region_of(box: Iterable[float]) -> Region:
-    """A box as fractions, checked."""
-    try:
-        return require_region(box)
-    except ValueError as error:
-        raise SuperfeatError(str(error)) from error
-
-
-def within(features: Features, box: Region) -> Features:
-    """The features whose attention lies in the box, by more than half. SuperfeatError if there is none."""
-    if features.maps is None:
-        raise SuperfeatError("to search by a box the features need their attention maps: extract with attention=maps")
-    inside = np.asarray([mass_inside(attention, box) for attention in features.maps], np.float64)
-    chosen = np.flatnonzero(inside >= LEAST_MASS)
-    if not len(chosen):
-        raise SuperfeatError("nothing in this box draws attention; make it larger")
-    arrays: dict[str, Any] = {name: array[chosen] for name, array in features.arrays().items()}
-    return dataclasses.replace(features, **arrays, maps=[features.maps[number] for number in chosen.tolist()])

@@ -16,6 +16,7 @@ from superfeat.found.hits import FoundPhoto, IndexedPhoto, figure
 from superfeat.found.photos import Looker, Named, PhotoLike
 from superfeat.found.templates import template
 from superfeat.found.verdicts import Section, headline, short_names, sort_hits, verdict
+from superfeat.index.partial import MissingPart
 from superfeat.index.places import Region
 from superfeat.rerank.look import Reordered
 
@@ -40,6 +41,12 @@ class Answer(Sequence[FoundPhoto]):
     photo: PhotoLike | Features = dataclasses.field(compare=False)
     look: Looker = dataclasses.field(compare=False)
     reordered: Reordered | None = None  # what a second look changed; None if the order is that of the scores
+    missing: tuple[MissingPart, ...] = ()  # shards that did not answer: what they hold was not searched
+
+    @property
+    def unsearched(self) -> float:
+        """The share of the collection that was not searched."""
+        return sum(part.images for part in self.missing) / max(1, self.images)
 
     def __len__(self) -> int:
         return len(self.hits)
@@ -76,7 +83,8 @@ class Answer(Sequence[FoundPhoto]):
         itself = None if self.itself is None else self.itself._asdict()
         reordered = None if self.reordered is None else self.reordered._asdict()
         hits = [hit._asdict() for hit in self.hits]
-        return {"query": self.name, "itself": itself, "reordered": reordered, "hits": hits}
+        told = {"query": self.name, "itself": itself, "reordered": reordered, "hits": hits}
+        return {**told, "unsearched": self.unsearched, "missing": [part._asdict() for part in self.missing]}
 
     def save(self, path: str | Path) -> None:
         """As the page that `superfeat search --html` writes (.html), or for programs (.json)."""

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import threading
 import zlib
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -136,12 +136,12 @@ class Contents:
             if place not in places:
                 places.append(place)
 
-    def _image_of(self, image: int) -> tuple[int, int, Image] | None:
-        """Segment, number within it, and what is said now of the image with that id."""
+    def _place_of(self, image: int) -> tuple[int, int] | None:
+        """Segment and number within it of the image with that id, living or not."""
         for place, segment in enumerate(self.segments):
             number = int(np.searchsorted(segment.images, image))
             if number < len(segment) and segment.images[number] == image:
-                return place, number, segment.names.images_of([number])[number]
+                return place, number
         return None
 
     def _take_notes(self, notes: Sequence[Note]) -> None:
@@ -153,8 +153,9 @@ class Contents:
             if place is not None:
                 image, before, words, codes = self.tail[place]
                 self.tail[place] = image, _noted(before, note), words, codes
-            elif (found := self._image_of(note.id)) is not None:
-                by_segment.setdefault(found[0], {})[found[1]] = _noted(found[2], note)
+            elif (found := self._place_of(note.id)) is not None:
+                before = self.segments[found[0]].names.images_of([found[1]])[found[1]]
+                by_segment.setdefault(found[0], {})[found[1]] = _noted(before, note)
         for note in notes:  # when all old names are free: two images may change theirs with each other
             if (place := self._tail_places.get(note.id)) is not None:
                 self._note_tail(place, self.tail[place][1])
@@ -191,14 +192,9 @@ class Contents:
                     found[name] = self.tail[place][:2]
         return found
 
-    def require_names(self, path: Path, notes: Sequence[Note]) -> None:
-        """SuperfeatError if two living images would have one name."""
-        names = collections.Counter(note.name for note in notes)
-        changing = {note.id for note in notes}
-        taken = [name for name, (image, _) in self.find(list(names)).items() if image not in changing]
-        taken += [name for name, count in names.items() if count > 1]
-        if taken:
-            raise SuperfeatError(f"{path} has an image called {taken[0]} already; choose another name")
+    def holds(self, image: int) -> bool:
+        """Whether an image with that id is here, living or not."""
+        return image in self._tail_places or self._place_of(image) is not None
 
     def find_keys(self, keys: Sequence[int]) -> dict[int, Image]:
         """The living images that have one of these keys, by id."""
@@ -257,6 +253,18 @@ class Contents:
         images = MIDDLE if bulk else SMALL
         large = self.tail_postings >= self.layout.most_postings // 2 or self.end >= JOURNAL_BYTES
         return len(self.tail) >= images or self.notes >= MIDDLE or large
+
+
+def require_free_names(
+    find: Callable[[Sequence[str]], dict[str, tuple[int, Image]]], path: Path, notes: Sequence[Note]
+) -> None:
+    """SuperfeatError if two living images would have one name."""
+    names = collections.Counter(note.name for note in notes)
+    changing = {note.id for note in notes}
+    taken = [name for name, (image, _) in find(list(names)).items() if image not in changing]
+    taken += [name for name, count in names.items() if count > 1]
+    if taken:
+        raise SuperfeatError(f"{path} has an image called {taken[0]} already; choose another name")
 
 
 def _noted(image: Image, note: Note) -> Image:

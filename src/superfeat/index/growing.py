@@ -33,7 +33,9 @@ class GrowingLists:
 
     @classmethod
     def of_snapshot(cls, snapshot: Snapshot) -> "GrowingLists":
-        """The images of an index, where they lie; SuperfeatError if some have been deleted."""
+        """The images of an index, where they lie; SuperfeatError if some have been deleted, or lie in shards."""
+        if snapshot.interleaved:
+            raise SuperfeatError("the index is in shards; make one of them with: superfeat merge SHARDS -o INDEX")
         if not all(mask.all() for mask in snapshot.alive):
             raise SuperfeatError("the index holds deleted images; remove them with: superfeat compact INDEX")
         return cls(snapshot.layout, snapshot.segments)

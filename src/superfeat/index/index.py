@@ -18,20 +18,22 @@ from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import Features, ImageWords, Meta, Ranking, require_vectors
 from superfeat.index.codebook import Codebook
-from superfeat.index.contents import Contents, describe, load_contents, verify_contents
+from superfeat.index.contents import require_free_names
+from superfeat.index.disk import Disk, Held
 from superfeat.index.entries import Added, IndexedImage
 from superfeat.index.journal import AddFacts, Note, Record
 from superfeat.index.kernel import aggregate, binarise, normalise_residuals
 from superfeat.index.labels import merge_labels, verify_labels
-from superfeat.index.manifest import MANIFEST, IndexFacts, IndexInfo
-from superfeat.index.merging import Merging
+from superfeat.index.manifest import IndexFacts, IndexInfo
 from superfeat.index.names import Image, key_of, require_json, require_name
+from superfeat.index.partial import collect_missing, doubt
 from superfeat.index.segments import content_digest, require_words
+from superfeat.index.shards import disk_at
 from superfeat.index.snapshot import Snapshot
 from superfeat.index.vectors import as_vector
-from superfeat.index.writer import adopt, compact, create_folder, is_current, seal, sweep, write_records
+from superfeat.index.writer import create_folder
 from superfeat.settings import overlay
-from superfeat.storage.store import as_json, writer_lock
+from superfeat.storage.store import as_json
 from superfeat.threads import all_cores, run_all
 
 Indexable = Features | np.ndarray | ImageWords
@@ -45,9 +47,9 @@ class Index:
     (`refresh` brings it up to date). Methods may be called from several threads.
     """
 
-    def __init__(self, path: Path, contents: Contents) -> None:
-        self.path = path
-        self._contents = contents
+    def __init__(self, disk: Disk, contents: Held) -> None:
+        self.path = disk.path
+        self._disk, self._contents = disk, contents
         self._thread_lock = threading.RLock()
         self._writing = False
 
@@ -73,27 +75,23 @@ class Index:
 
     @classmethod
     def open(cls, path: str | Path) -> "Index":
-        """Opens an index for searching and changing."""
-        return cls(Path(path), load_contents(Path(path)))
+        """Opens an index, or a folder of shards, for searching and changing."""
+        disk = disk_at(Path(path))
+        return cls(disk, disk.load())
 
     def stamp(self) -> list[tuple[str, int, int]]:
         """Name, size and time of the files that every change touches, by whatever process."""
-        found = []
-        for file in sorted([self.path / MANIFEST, *self.path.glob("journal-*")]):
-            with contextlib.suppress(OSError):
-                facts = file.stat()
-                found.append((file.name, facts.st_size, facts.st_mtime_ns))
-        return found
+        return self._disk.stamp()
 
     def refresh(self) -> None:
         """Takes in what other processes have changed."""
         with self._thread_lock:
-            self._contents = load_contents(self.path, self._contents)
+            self._contents = self._disk.load(self._contents)
 
     @functools.cached_property
     def codebook(self) -> Codebook:
         """The words; they travel with the index."""
-        codebook = Codebook.open(self.path / "codebook")
+        codebook = self._disk.codebook()
         if codebook.digest != self._contents.layout.codebook:
             raise StoreError(f"{self.path / 'codebook'} is not the codebook that this index was made with")
         return codebook
@@ -112,6 +110,11 @@ class Index:
     def facts(self) -> IndexFacts:
         """What was said when it was made of how its features are made."""
         return self._contents.manifest["facts"].copy()
+
+    @property
+    def next_id(self) -> int:
+        """The id that the next image will have."""
+        return self._contents.next_id
 
     def __len__(self) -> int:
         return len(self._contents)
@@ -141,23 +144,24 @@ class Index:
         return found
 
     def _require(self, name: str) -> tuple[int, Image]:
-        found = self._contents.find([name])
+        with collect_missing() as missing:
+            found = self._contents.find([name])
         if name not in found:
-            raise SuperfeatError(f"{self.path} has no image called {name}")
+            raise SuperfeatError(f"{self.path} has no image called {name}{doubt(missing)}")
         return found[name]
 
     def info(self) -> IndexInfo:
         """Counts, sizes, and how it was made."""
-        return describe(self._contents, self.path)
+        return self._disk.describe(self._contents)
 
     def verify(self) -> Iterator[str]:
         """Reads everything and compares it with its checksums; yields each file found whole."""
-        contents = load_contents(self.path)
+        contents = self._disk.load()
         try:
-            yield from verify_contents(self.path, contents)
+            yield from self._disk.verify(contents)
             yield from verify_labels(self.path)
         except StoreError as error:
-            if is_current(self.path, contents):
+            if self._disk.is_current(contents):
                 raise
             raise StoreError(f"{self.path} was changed while it was being verified; verify it again") from error
 
@@ -250,7 +254,7 @@ class Index:
             records += [] if record is None else [record]
             done.append(added)
         if records:
-            self._contents = write_records(self.path, self._contents, records, bulk)
+            self._contents = self._disk.write(self._contents, records, bulk)
         waiting.clear()
         yield from done
 
@@ -261,10 +265,9 @@ class Index:
         """
         with self.writing():
             safe = [Note(one.id, require_name(one.name), require_json(one.name, one.changes)) for one in notes]
-            self._contents.require_names(self.path, safe)
+            require_free_names(self._contents.find, self.path, safe)
             if safe:
-                self._contents.upgrade(self.path)
-                self._contents = write_records(self.path, self._contents, [Record({"notes": safe})], bulk=False)
+                self._contents = self._disk.write(self._contents, [Record({"notes": safe})], bulk=False)
 
     def delete(self, names: str | Iterable[str]) -> int:
         """Deletes images, all of them or, if one is not there, none; returns how many. `compact` frees their space."""
@@ -273,13 +276,13 @@ class Index:
             found = self._contents.find(wanted)
             ids = [found[name][0] if name in found else self._require(name)[0] for name in wanted]
             if ids:
-                self._contents = write_records(self.path, self._contents, [Record({"delete": ids})], bulk=False)
+                self._contents = self._disk.write(self._contents, [Record({"delete": ids})], bulk=False)
         return len(wanted)
 
     def compact(self) -> None:
         """Rewrites what holds deleted images and joins small segments; of a deleted image no byte is left."""
         with self.writing():
-            for contents in compact(self.path, self._contents):
+            for contents in self._disk.compact(self._contents):
                 self._contents = contents
 
     def merge(self, *others: "Index") -> int:
@@ -297,10 +300,7 @@ class Index:
             collections.deque(other.verify(), maxlen=0)  # damage must not get new checksums
         with self.writing():
             snapshots = [other.snapshot() for other in others]
-            if self._contents.tail:
-                self._contents = seal(self.path, self._contents)
-            merging = Merging(self._contents)
-            self._contents = adopt(self.path, self._contents, merging.segments(snapshots), merging.replaced)
+            self._contents = self._disk.merge(self._contents, snapshots)
             for other in others:
                 self._note_network(other.network)
                 merge_labels(self.path, other.path)
@@ -311,10 +311,10 @@ class Index:
         """Keeps other writers out; many changes inside one `with` need not take the lock each time."""
         with self._thread_lock, contextlib.ExitStack() as stack:
             if not self._writing:
-                stack.enter_context(writer_lock(self.path))
-                if not is_current(self.path, self._contents):
+                stack.enter_context(self._disk.locked())
+                if not self._disk.is_current(self._contents):
                     self.refresh()
-                sweep(self.path, self._contents.manifest)
+                self._contents = self._disk.tidy(self._contents)
                 self._writing = True
                 stack.callback(setattr, self, "_writing", False)
             try:
@@ -386,8 +386,9 @@ class Index:
         return query if isinstance(query, ImageWords) else self.query(query, config.assignments)
 
     def _ids(self, snapshot: Snapshot, names: Sequence[str]) -> list[int]:
-        ids = snapshot.find(names)
+        with collect_missing() as missing:
+            ids = snapshot.find(names)
         for name in names:
             if name not in ids:
-                raise SuperfeatError(f"{self.path} has no image called {name}")
+                raise SuperfeatError(f"{self.path} has no image called {name}{doubt(missing)}")
         return [ids[name] for name in names]

@@ -86,6 +86,7 @@ def begin_indexing(
     settings: Changes | None = None,
     codebook: str | Path | Codebook | None = None,
     kernel: Kernel | None = None,
+    shards: int | None = None,
     exclude: Iterable[str] = (),
     boxes: str | Path | None = None,
     sync: bool = False,
@@ -101,11 +102,11 @@ def begin_indexing(
 
     `weights`, `profile` and `settings` (of ExtractConfig) are the index's own where there is one, and its codebook too;
     a new one takes the codebook and the calibration that come with the network, or with "own" a codebook
-    learned from the photos. `boxes` is a file of boxes (`read_boxes`), or "attention": each photo becomes the mean of
-    its whole and of these (R-ASMK). `sync` drops photos that have certainly gone from the folders. `on_round` is told
-    how far k-means is.
+    learned from the photos, and is made of so many `shards`. `boxes` is a file of boxes (`read_boxes`), or "attention":
+    each photo becomes the mean of its whole and of these (R-ASMK). `sync` drops photos that have certainly gone from
+    the folders. `on_round` is told how far k-means is.
     """
-    target = Target(Path(path), codebook, kernel, workers, on_round)
+    target = Target(Path(path), codebook, kernel, workers, on_round, shards)
     sources = [photos] if isinstance(photos, (str, Path)) else list(photos)
     regions = None if boxes is None else PhotoRegions.read(boxes)
     asked = _Wanted(sources, tuple(exclude), weights, profile, settings or {}, regions, sync, device)
@@ -135,11 +136,12 @@ def index_features(
     *,
     codebook: str | Path | Codebook | None = None,
     kernel: Kernel | None = None,
+    shards: int | None = None,
     workers: int | None = None,
     on_round: OnRound | None = None,
 ) -> Work[Indexing, Indexed]:
     """The same from a features folder, or from an inverted file (.pkl) of the reference implementation."""
-    return Work(_features(Path(features), Target(Path(path), codebook, kernel, workers, on_round)))
+    return Work(_features(Path(features), Target(Path(path), codebook, kernel, workers, on_round, shards)))
 
 
 def _photos(asked: _Wanted, target: Target) -> Steps:

@@ -92,6 +92,7 @@ class IndexInfo:
     facts: IndexFacts
     network: str | None  # digest
     codebook: str  # digest
+    shards: list[int] | None = None  # images of each, of a collection in shards
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import heapq
+import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -30,6 +33,17 @@ from superfeat.threads import run_all
 FEW_QUERIES = 16  # each reads a quarter of what a product of matrices would read once
 MOST = 1.0  # the score of an image with itself, which rounding may exceed
 Mask = Bool[np.ndarray, "_"]  # segments differ in length
+Only = Mask | Int64[np.ndarray, "_"]  # among which images a search is made: masks of segments, or ids for shards
+
+
+STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads ids that follow each other evenly
+
+
+class WordCounts(NamedTuple):
+    """How many images there are, and in how many of them each word is."""
+
+    images: int
+    words: Int64[np.ndarray, "words"]
 
 
 class Weights(NamedTuple):
@@ -41,11 +55,15 @@ class Weights(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Segments in the order of their ids, and which of their images are alive."""
+    """Segments in the order of their ids, and which of their images are alive.
+
+    Segments of several shards may have ids that lie between each other's; no id is in two of them.
+    """
 
     layout: Layout
     segments: tuple[Segment, ...]
     alive: tuple[Mask, ...]
+    whole: WordCounts | None = None  # of the collection that these images are a part of
 
     def __len__(self) -> int:
         return sum(int(mask.sum()) for mask in self.alive)
@@ -60,7 +78,18 @@ class Snapshot:
     def ids(self) -> Int64[np.ndarray, "images"]:
         """Of all living images, rising."""
         living = (segment.images[mask] for segment, mask in zip(self.segments, self.alive, strict=True))
-        return np.concatenate([np.empty(0, np.int64), *living])
+        found = np.concatenate([np.empty(0, np.int64), *living])
+        return np.sort(found) if self.interleaved else found
+
+    def spread_ids(self, count: int) -> Int64[np.ndarray, "n"]:
+        """Up to `count` of them, spread over all; an image that is added or deleted changes at most one."""
+        return spread(self.ids(), count)
+
+    @functools.cached_property
+    def interleaved(self) -> bool:
+        """Whether ids of some segments lie between those of others."""
+        pairs = zip(self.segments, self.segments[1:], strict=False)
+        return any(one.images[-1] > other.images[0] for one, other in pairs)
 
     def words_of(self, image: int) -> ImageWords | None:
         """The words of the living image with that id."""
@@ -90,7 +119,7 @@ class Snapshot:
             return None
         return float(self.search(query, config, only=self.masks([image])).scores[0])
 
-    def masks(self, ids: Sequence[int]) -> list[Mask]:
+    def masks(self, ids: Sequence[int]) -> Sequence[Only]:
         """Which images of each segment these living ones are, for a search among them alone."""
         masks = [np.zeros(len(segment), np.bool_) for segment in self.segments]
         for image in ids:
@@ -102,20 +131,25 @@ class Snapshot:
     def locate(self, image: int) -> tuple[int, int] | None:
         """Segment and number within it of the living image with that id."""
         for place, numbers in self._places(np.asarray([image], np.int64)).items():
-            number = int(numbers[0])
-            segment = self.segments[place]
-            if number < len(segment) and segment.images[number] == image and self.alive[place][number]:
-                return place, number
+            if self.alive[place][numbers[0]]:
+                return place, int(numbers[0])
         return None
 
     def _places(self, ids: Int64[np.ndarray, "n"]) -> dict[int, Int64[np.ndarray, "k"]]:
-        """Ids by segment, as numbers within it; segments hold rising ranges of ids."""
-        firsts = [segment.images[0] for segment in self.segments]
-        places = np.searchsorted(firsts, ids, side="right") - 1
-        return {
-            int(place): np.searchsorted(self.segments[place].images, ids[places == place])
-            for place in np.unique(places[places >= 0])
-        }
+        """Ids by segment, as numbers within it; those that are in none are left out."""
+        if self.interleaved:
+            looked = dict.fromkeys(range(len(self.segments)), ids)
+        else:  # segments hold rising ranges of ids
+            places = np.searchsorted([segment.images[0] for segment in self.segments], ids, side="right") - 1
+            looked = {int(place): ids[places == place] for place in np.unique(places[places >= 0])}
+        found: dict[int, np.ndarray] = {}
+        for place, some in looked.items():
+            images = self.segments[place].images
+            numbers = np.minimum(np.searchsorted(images, some), len(images) - 1)
+            there = images[numbers] == some
+            if there.any():
+                found[place] = numbers[there]
+        return found
 
     def find(self, names: Sequence[str]) -> dict[str, int]:
         """Ids of living images by name."""
@@ -128,10 +162,10 @@ class Snapshot:
 
     def images(self) -> Iterator[tuple[int, Image]]:
         """All living images with their ids, in the order of these."""
-        for segment, mask in zip(self.segments, self.alive, strict=True):
-            for image, one, living in zip(segment.images.tolist(), segment.names, mask.tolist(), strict=True):
-                if living:
-                    yield image, one
+        parts = [_living(segment, mask) for segment, mask in zip(self.segments, self.alive, strict=True)]
+        if self.interleaved:
+            return heapq.merge(*parts, key=operator.itemgetter(0))
+        return itertools.chain.from_iterable(parts)
 
     def names(self, ids: Sequence[int] | Int64[np.ndarray, "n"]) -> list[str]:
         """Names of living images, in the order of the ids given."""
@@ -146,14 +180,16 @@ class Snapshot:
     @functools.cached_property
     def weights(self) -> Weights:
         """Of the living images: log(images / images with the word)^2, and 1 for a word that no image has."""
+        words = word_weights(self.whole or self.count_words())
+        sums = [weight_sums(segment.postings, words, len(segment)) for segment in self.segments]
+        return Weights(words, [np.sqrt(np.where(part > 0, part, 1.0)) for part in sums])
+
+    def count_words(self) -> WordCounts:
+        """Of the living images."""
         counts = np.zeros(self.layout.words, np.int64)
         for segment, mask in zip(self.segments, self.alive, strict=True):
             counts += count_images(segment.postings, mask)
-        words = np.ones(self.layout.words)
-        seen = counts > 0
-        words[seen] = np.log(len(self) / counts[seen]) ** 2
-        sums = [weight_sums(segment.postings, words, len(segment)) for segment in self.segments]
-        return Weights(words, [np.sqrt(np.where(part > 0, part, 1.0)) for part in sums])
+        return WordCounts(len(self), counts)
 
     def search(
         self,
@@ -161,7 +197,7 @@ class Snapshot:
         config: SearchConfig,
         *,
         top: int | None = None,
-        only: Sequence[Mask] | None = None,
+        only: Sequence[Only] | None = None,
         table: np.ndarray | None = None,
         workers: int = 1,
     ) -> Ranking:
@@ -174,7 +210,7 @@ class Snapshot:
         config: SearchConfig,
         *,
         top: int | None = None,
-        only: Sequence[Mask] | None = None,
+        only: Sequence[Only] | None = None,
         table: np.ndarray | None = None,
         workers: int = 1,
     ) -> Best:
@@ -182,10 +218,25 @@ class Snapshot:
         if top is not None and top < 0:
             raise SuperfeatError(f"top is {top}; it must be 0 or more, or None for all")
         query = require_words(query, self.layout, "the query's words")
+        masks = self._within(only)
         if self.layout.vectors is not None:
-            return self._search_vectors(query, config, top, only, table, workers)
+            return self._search_vectors(query, config, top, masks, table, workers)
+        return self._search_words(query, config, top, masks, table, workers)
+
+    def _within(self, only: Sequence[Only] | None) -> Sequence[Only]:
+        """The living images among which a search is made."""
+        return self.alive if only is None else [a & o for a, o in zip(self.alive, only, strict=True)]
+
+    def _search_words(
+        self,
+        query: ImageWords,
+        config: SearchConfig,
+        top: int | None,
+        masks: Sequence[Only],
+        table: np.ndarray | None,
+        workers: int,
+    ) -> Best:
         selectivity = self._selectivity(config, table)
-        masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))
         found: list[Best | None] = [None] * len(self.segments)
 
         def work(place: int) -> None:
@@ -199,7 +250,7 @@ class Snapshot:
         query: ImageWords,
         config: SearchConfig,
         top: int | None,
-        only: Sequence[Mask] | None,
+        masks: Sequence[Only],
         table: np.ndarray | None,
         workers: int,
     ) -> Best:
@@ -208,11 +259,10 @@ class Snapshot:
             raise SuperfeatError("a selectivity table is for an index with the binary kernel; this one holds vectors")
         vector = np.asarray(query.codes[0], np.float32)
         if config.expansion is not None:
-            near = self._nearest(vector, config.expansion.images, self.alive, workers)
+            near = self.nearest(vector, config.expansion.images, self._within(None), workers)
             rows = np.stack([self.vector_of(int(image)) for image in near.ids]) if len(near.ids) else vector[None][:0]
             vector = expand_query(vector, rows, near.scores, config.expansion.alpha)
-        masks = self.alive if only is None else tuple(a & o for a, o in zip(self.alive, only, strict=True))
-        return self._nearest(vector, top, masks, workers)
+        return self.nearest(vector, top, masks, workers)
 
     def vector_of(self, image: int) -> Float32[np.ndarray, " dim"]:
         """The vector of the living image with that id, in an index of vectors."""
@@ -220,9 +270,10 @@ class Snapshot:
         assert found is not None
         return np.asarray(found.codes[0], np.float32)
 
-    def _nearest(
-        self, vector: Float32[np.ndarray, " dim"], top: int | None, masks: Sequence[Mask], workers: int
+    def nearest(
+        self, vector: Float32[np.ndarray, " dim"], top: int | None, masks: Sequence[Only], workers: int = 1
     ) -> Best:
+        """The images with the nearest vectors, in an index of vectors."""
         found: list[Best | None] = [None] * len(self.segments)
         limit = Limit()
 
@@ -241,7 +292,7 @@ class Snapshot:
             some = [require_words(one, self.layout, "the query's words") for one in part]
             asked = np.stack([one.codes[0] for one in some]).astype(np.float32)
             if self.layout.vectors == "int8" and len(asked) < FEW_QUERIES:
-                best = [self._nearest(vector, top, self.alive, workers) for vector in asked]
+                best = [self.nearest(vector, top, self.alive, workers) for vector in asked]
             else:
                 best = self._nearest_together(asked, top, workers)
             rankings += [self._named(one) for one in best]
@@ -309,6 +360,26 @@ class Snapshot:
 
     def _named(self, best: Best) -> Ranking:
         return Ranking(tuple(self.names(best.ids)) if len(best.ids) else (), best.scores, best.ids)
+
+
+def word_weights(counts: WordCounts) -> Float64[np.ndarray, "words"]:
+    """log(images / images with the word)^2, and 1 for a word that no image has."""
+    words = np.ones(len(counts.words))
+    seen = counts.words > 0
+    words[seen] = np.log(counts.images / counts.words[seen]) ** 2
+    return words
+
+
+def spread(ids: Int64[np.ndarray, "n"], count: int) -> Int64[np.ndarray, "m"]:
+    """The first `count` of these ids in an order that mixes them well, and always in the same way."""
+    order = np.argsort(ids.astype(np.uint64) * STRIDE, kind="stable")[:count]
+    return np.asarray(ids[order], np.int64)
+
+
+def _living(segment: Segment, mask: Mask) -> Iterator[tuple[int, Image]]:
+    """The living images of a segment, with their ids."""
+    rows = zip(segment.images.tolist(), segment.names, mask.tolist(), strict=True)
+    return ((image, one) for image, one, living in rows if living)
 
 
 def _choose_for(

@@ -14,6 +14,7 @@ from superfeat.index.build import suggest_words
 from superfeat.index.codebook import Codebook, Round, remove_work, train_codebook
 from superfeat.index.index import Index
 from superfeat.index.manifest import IndexFacts
+from superfeat.index.splitting import create_shards
 from superfeat.index.writer import require_free
 from superfeat.settings import overlay
 from superfeat.weights import Network
@@ -45,11 +46,14 @@ class Target:
         kernel: str | None,
         workers: int | None,
         on_round: OnRound | None,
+        shards: int | None = None,
     ) -> None:
-        self.path, self.workers, self.on_round = path, workers, on_round
+        self.path, self.workers, self.on_round, self.shards = path, workers, on_round, shards
         self.old = (path / "manifest.json").is_file()
         if self.old and (codebook is not None or kernel is not None):
             raise SuperfeatError(f"{path} has its codebook and kernel already; they cannot be chosen again")
+        if self.old and shards is not None:
+            raise SuperfeatError(f"{path} is there already: how many shards it has is chosen when it is made")
         if not self.old:
             require_free(path)
         self.own = str(codebook) == OWN_CODEBOOK and not Path(OWN_CODEBOOK).exists()
@@ -114,7 +118,10 @@ class Target:
         if self.old:
             return Index.open(self.path)
         words = yield from self._words(store)
-        index = Index.create(self.path, words, self.config, network=network, facts=facts)
+        if self.shards is None:
+            index = Index.create(self.path, words, self.config, network=network, facts=facts)
+        else:
+            index = create_shards(self.path, self.shards, words, self.config, network=network, facts=facts)
         shutil.rmtree(self._learned, ignore_errors=True)  # it travels with the index
         return index
 

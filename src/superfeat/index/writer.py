@@ -41,9 +41,15 @@ JOURNAL, DEAD = "journal-{:06}", "dead-{:06}.npy"
 
 
 def create_folder(
-    folder: Path, codebook: Codebook, config: IndexConfig, network: str | None, facts: IndexFacts
+    folder: Path,
+    codebook: Codebook,
+    config: IndexConfig,
+    network: str | None,
+    facts: IndexFacts,
+    *,
+    next_id: int = 0,
 ) -> None:
-    """An empty index, there whole or not at all."""
+    """An empty index, there whole or not at all. Its first image will have the id `next_id`."""
     require_free(folder)
     manifest: Manifest = {
         "format": FORMAT,
@@ -59,7 +65,7 @@ def create_folder(
         "segments": [],
         "dead": None,
         "journal": JOURNAL.format(0),
-        "next_id": 0,
+        "next_id": next_id,
         "next_file": 1,
     }
     with explained(folder):
@@ -200,7 +206,7 @@ def adopt(path: Path, contents: Contents, segments: Iterable[Segment], replaced:
     with _undone_on_failure(path):
         for segment in segments:
             facts.append(write_segment(segment, path / SEGMENTS / f"{number:06}"))
-            following = int(segment.images[-1]) + 1
+            following = max(following, int(segment.images[-1]) + 1)
             number += 1
         if not facts:
             return contents

@@ -14,6 +14,7 @@ from superfeat.errors import SuperfeatError
 from superfeat.features import Features, ImageWords, Ranking
 from superfeat.index.index import Index, QueryLike
 from superfeat.index.pairs import score_many
+from superfeat.index.partial import collect_missing
 from superfeat.index.snapshot import Snapshot
 from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, place_clues, support_of
 from superfeat.probability.model import Calibration, match_prior
@@ -165,11 +166,13 @@ def meet_strangers(index: Index, calibration: Calibration | None, config: Search
             before = None
         if before is not None and before.snapshot() is snapshot:
             return before.strangers
-        ids = sample_images(snapshot)
-        background = None if calibration is None else background_for(calibration, snapshot.layout.codebook)
-        same = before is not None and np.array_equal(before.ids, ids)
-        found = before.strangers if before and same else measure_strangers(snapshot, ids, background, config)
-        _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, config, found)
+        with collect_missing() as missing:
+            ids = sample_images(snapshot)
+            background = None if calibration is None else background_for(calibration, snapshot.layout.codebook)
+            same = before is not None and np.array_equal(before.ids, ids)
+            found = before.strangers if before and same else measure_strangers(snapshot, ids, background, config)
+        if not missing:  # strangers of a part of the collection serve for one answer
+            _MEASURED[index] = _Measured(weakref.ref(snapshot), ids, calibration, config, found)
     return found
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int64
 from superfeat.config import SearchConfig
 from superfeat.features import Hit, ImageWords
 from superfeat.index.pairs import score_pairs
-from superfeat.index.snapshot import Mask, Snapshot
+from superfeat.index.snapshot import Only, Snapshot
 from superfeat.rerank.geometry import PlacedWords, Verification, place_stored, verify_photos
 from superfeat.rerank.order import (
     FIRST,
@@ -47,7 +47,7 @@ class SearchedWith(NamedTuple):
     words: ImageWords
     placed: PlacedWords | None
     config: SearchConfig
-    only: Sequence[Mask] | None = None
+    only: Sequence[Only] | None = None
     without: int | None = None  # the id of the query, if it is in the index
     workers: int = 1
     turned: bool = False  # whether quarter turns are tried too

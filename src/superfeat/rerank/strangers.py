@@ -15,7 +15,6 @@ from superfeat.index.pairs import score_pairs
 from superfeat.index.snapshot import Snapshot
 
 SAMPLE = 256  # images that show how strangers score: their 32640 pairs give its location to 0.03 deviations
-STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads ids that follow each other evenly
 HARDLY = 3.0  # deviations above strangers that these hardly ever have
 LOWEST = 1e-12  # stands for all scores below it, 0 included, which have no logarithm
 HIGH = 0.97  # share of strangers below what stands for the highest of them: beyond, there may be matches
@@ -166,16 +165,14 @@ class Strangers(NamedTuple):
 
 def sample_images(snapshot: Snapshot, count: int = SAMPLE) -> Int64[np.ndarray, "n"]:
     """Ids of up to `count` living images, spread over all; an image that is added or deleted changes at most one."""
-    ids = snapshot.ids()
-    order = np.argsort(ids.astype(np.uint64) * STRIDE, kind="stable")[:count]
-    return np.asarray(ids[order], np.int64)
+    return snapshot.spread_ids(count)
 
 
 def measure_strangers(
     snapshot: Snapshot, ids: Int64[np.ndarray, "n"], background: Null | None, config: SearchConfig
 ) -> Strangers:
     """From the scores of these images with each other; one is kept of those that look like one thing."""
-    images = [words for words in map(snapshot.words_of, ids.tolist()) if words is not None]
+    images = [words for words in snapshot.words_of_many(ids.tolist()) if words is not None]
     scores = score_pairs(snapshot, images, config)
     kept = different_images(scores, background)
     null = fit_null(scores[np.ix_(kept, kept)], background)

@@ -152,6 +152,7 @@ class SearchAnswer(BaseModel):
     query: QueryFacts
     hits: list[HitFacts]
     reordered: OrderFacts | None = Field(description="null: the order is that of the scores.")
+    unsearched: float = Field(description="Share of the collection that did not answer, and was not searched.")
     seconds: float
 
 

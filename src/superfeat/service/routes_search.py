@@ -23,14 +23,21 @@ from superfeat.service.limits import PICTURE, VIEW
 from superfeat.service.photos import Known, as_jpeg, draw_jpeg, shown
 from superfeat.service.state import Here, Question, Service
 
+UNSEARCHED = "X-Superfeat-Unsearched"
 routes = APIRouter(responses=ERRORS)
 
 
 @routes.post("/search")
 async def search(
-    form: Annotated[SearchForm, Form(media_type="multipart/form-data")], request: Request, service: Here
+    form: Annotated[SearchForm, Form(media_type="multipart/form-data")],
+    request: Request,
+    response: Response,
+    service: Here,
 ) -> SearchAnswer:
-    """The indexed photos that show the same thing as a photo, or as the part of it in a box; best first."""
+    """The indexed photos that show the same thing as a photo, or as the part of it in a box; best first.
+
+    Where a part of the collection could not be searched, the header X-Superfeat-Unsearched says its share.
+    """
     began = time.perf_counter()
     box = form.region()
     question = await service.question(form, await form.photo.read() if form.photo is not None else None)
@@ -41,7 +48,11 @@ async def search(
     hits = [{**hit_facts(hit, with_path=service.files), "said": said.get(hit.id)} for hit in answer.hits]
     seconds = round(time.perf_counter() - began, 4)
     order = None if answer.reordered is None else answer.reordered._asdict()
-    return SearchAnswer.model_validate({"query": facts, "hits": hits, "reordered": order, "seconds": seconds})
+    share = round(answer.unsearched, 4)
+    if answer.missing:
+        response.headers[UNSEARCHED] = str(share)
+    told = {"query": facts, "hits": hits, "reordered": order, "unsearched": share, "seconds": seconds}
+    return SearchAnswer.model_validate(told)
 
 
 def asked_facts(question: Question) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pytest
 from superfeat.errors import StoreError
 from superfeat.index import contents, writer
 from superfeat.index.codebook import Codebook
-from superfeat.index.contents import Contents, load_contents
+from superfeat.index.contents import load_contents
+from superfeat.index.disk import Held
 from superfeat.index.index import Index
 from superfeat.index.places import encode_places
 from superfeat.index.segments import write_segment
@@ -30,12 +31,12 @@ def make(path: Path, *names: str) -> Index:
     return index
 
 
-def facts_of(held: Contents) -> dict[str, Any]:
+def facts_of(held: Held) -> dict[str, Any]:
     """All that later changes could touch."""
     return {
         "manifest": held.manifest,
         "next": held.next_id,
-        "end": held.end,
+        "end": getattr(held, "end", None),
         "images": [(image, one) for image, one in held.snapshot().images()],
         "words": [held.snapshot().words_of(image).codes.tobytes() for image, _ in held.snapshot().images()],  # type: ignore[union-attr]
     }

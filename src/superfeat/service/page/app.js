@@ -247,12 +247,13 @@ function section({ title, hits, folded }, number, card) {
   return made;
 }
 
-function describe({ query, hits, seconds }) {
+function describe({ query, hits, unsearched, seconds }) {
   const what = query.features ? `${query.features.toLocaleString("en")} features` : "its stored words";
   const part = query.box ? " in the box" : "";
   const bare = hits.some((hit) => hit.probability === null) ? ". This index is not calibrated: it has scores, but no probabilities." : "";
+  const missing = unsearched > 0 ? ` ${(100 * unsearched).toFixed(unsearched < 0.1 ? 1 : 0)}\u00a0% of the collection did not answer and was not searched; try again in a moment.` : "";
   const own = query.itself && query.image === null ? `It is ${query.itself.name} of this collection. ` : "";
-  return `${own}Searched with ${what}${part} in ${seconds < 1 ? `${Math.round(1000 * seconds)}\u00a0ms` : `${seconds.toFixed(1)}\u00a0s`}${bare}`;
+  return `${own}Searched with ${what}${part} in ${seconds < 1 ? `${Math.round(1000 * seconds)}\u00a0ms` : `${seconds.toFixed(1)}\u00a0s`}${bare || (missing && ".")}${missing}`;
 }
 
 function queryName(asked, answer) {
