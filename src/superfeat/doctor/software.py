@@ -38,6 +38,7 @@ EXTRAS = {
     "onnx": Extra(("onnx", "onnxruntime"), "networks as .onnx files, and int8 ones, which are faster"),
     "serve": Extra(("fastapi", "uvicorn", "prometheus-client", "python-multipart"), "the web page and the service"),
     "buckets": Extra(("fsspec", "s3fs"), "photos in buckets and on the web (s3://, https://)"),
+    "cluster": Extra(("ray",), "shards and indexing on several machines"),
     "watch": Extra(("watchfiles",), "an index that follows its folders (superfeat watch)"),
     "report": Extra(("matplotlib",), "drawn figures in reports and reproductions"),
     "tensorboard": Extra(("tensorboard",), "curves while a network is trained"),
