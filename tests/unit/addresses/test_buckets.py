@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +14,7 @@ import superfeat.addresses.text as text
 from fixtures_archives import photo_bytes, tar_bytes
 from superfeat.addresses.address import address_of
 from superfeat.addresses.buckets import PAUSES, explain, is_there, look_at, patiently, read_object, read_range
+from superfeat.addresses.text import public
 from superfeat.errors import ImageError
 from superfeat.index.sync import is_gone
 from superfeat.sources.listing import list_photos
@@ -40,7 +42,7 @@ class Web(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        known = self.headers.get("Authorization") == LOGIN or query == "sig=sign-ed"
+        known = self.headers.get("Authorization") == LOGIN or query.startswith("sig=sign-ed")
         status = 500 if path == "/broken.png" else 200 if known and path in FILES else 404 if known else 403
         data = FILES[path] if status == 200 else b""
         self.send_response(status)
@@ -48,6 +50,7 @@ class Web(BaseHTTPRequestHandler):
         self.send_header("ETag", f'"{len(data)}"')
         self.end_headers()
         if self.command == "GET":
+            time.sleep(0.6 if query == "sig=sign-ed&wait=1" else 0)
             self.wfile.write(data)
 
 
@@ -95,6 +98,13 @@ def test_what_is_refused_or_broken_is_not_gone(host: str) -> None:
 def test_no_address_leads_to_files_of_this_machine(address: str) -> None:
     with pytest.raises(ImageError, match="is not read: give a path"):
         list_photos([address])
+
+
+def test_somebody_who_does_not_answer(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superfeat.addresses.buckets.QUIET_SECONDS", 0.2)
+    address = public(f"http://{host}/signed.png?sig=sign-ed&wait=1")
+    with pytest.raises(OSError, match=r"no answer in time \(tried 3 times\)"):
+        read_range(address, 0, len(PHOTO))
 
 
 def test_somebody_who_does_not_stop_sending(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
