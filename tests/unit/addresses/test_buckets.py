@@ -24,6 +24,7 @@ pytest.importorskip("aiohttp", reason="superfeat[buckets] is not installed")
 PHOTO = photo_bytes(1)
 FILES = {
     "/list.txt": b"a.png\nmore/0.tar\n",
+    "/signed.txt": b"signed.png?sig=sign-ed\nmore/0.tar?sig=sign-ed\n",
     "/a.png": PHOTO,
     "/signed.png": PHOTO,
     "/more/0.tar": tar_bytes({"k.png": PHOTO}),
@@ -81,6 +82,13 @@ def test_a_signed_address_is_read_and_shown_without_its_signature(host: str) -> 
     (photo,) = list_photos([f"http://{host}/signed.png?sig=sign-ed"]).photos
     assert (photo.name, str(photo.where)) == (f"http://{host}/signed.png",) * 2
     assert photo.where.read_bytes() == PHOTO
+
+
+def test_a_list_of_signed_names(host: str) -> None:
+    listing = list_photos([f"http://{host}/signed.txt?sig=sign-ed"])
+    assert [photo.name for photo in listing.photos] == ["signed.png", "more/0.tar/k.png"]
+    assert [photo.where.read_bytes() for photo in listing.photos] == [PHOTO, PHOTO]
+    assert "sign-ed" not in repr(listing)
 
 
 def test_what_is_refused_or_broken_is_not_gone(host: str) -> None:
