@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -106,6 +107,21 @@ def test_what_is_refused_or_broken_is_not_gone(host: str) -> None:
 def test_no_address_leads_to_files_of_this_machine(address: str) -> None:
     with pytest.raises(ImageError, match="is not read: give a path"):
         list_photos([address])
+
+
+@pytest.mark.parametrize(
+    ("missing", "address", "told"),
+    [
+        ("fsspec", "s3://bucket/a", "pip install 'superfeat[buckets]'"),
+        ("aiohttp", "https://h.example/a", "pip install 'superfeat[buckets]'"),
+        ("gcsfs", "gs://bucket/a", "gs:// needs one more package: Please install gcsfs"),
+    ],
+)
+def test_what_to_install(missing: str, address: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImageError) as raised:
+        look_at(address)
+    assert told in str(raised.value)
 
 
 def test_somebody_who_does_not_answer(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
