@@ -70,6 +70,17 @@ def _no_power_cuts() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _own_archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What tests find in archives that lie elsewhere is not noted in the cache of whoever runs them."""
+    folder = tmp_path_factory.mktemp("archives")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "superfeat.addresses.remembered.cache_folder", lambda: Path(os.environ.get("SUPERFEAT_CACHE", folder))
+        )
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     """Tiny tensors gain nothing from threads, and threads that wait in a loop make a busy machine crawl."""
     torch.set_num_threads(1)

@@ -33,9 +33,10 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture
-def proxy(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def proxy(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """The way to the server, as the SDK is told of it: in the environment, and in fsspec's own settings."""
     with faulty_proxy(server) as between:
+        monkeypatch.setenv("SUPERFEAT_CACHE", str(tmp_path / "cache"))
         monkeypatch.setenv("AWS_ENDPOINT_URL", between.address)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-access-key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-key")
@@ -142,17 +143,32 @@ def test_what_fails_for_good_is_named_and_comes_in_later(
 
 
 def test_a_shard_that_cannot_be_read_is_named_and_nothing_of_it_is_dropped(
-    index: Callable[..., Any], bucket: Any, proxy: Proxy
+    index: Callable[..., Any], bucket: Any, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.pipe("bucket/p/0.tar", tar_bytes({"a.png": PHOTOS["000.png"]}))
     bucket.pipe("bucket/p/1.tar", tar_bytes({"b.png": PHOTOS["001.png"]}))
     index("s3://bucket/p")
-    addresses._directories = Recent(100)
+    monkeypatch.setattr(addresses, "_directories", Recent(100))
+    monkeypatch.setenv("SUPERFEAT_CACHE", "empty")
     proxy.always("p/1.tar", "cut")
     result = run("index", "s3://bucket/p", "-o", "i", "--sync", "--json")
     assert result.exit_code == 1
     assert '"name": "1.tar"' in result.stdout
     assert sorted(Index.open("i").names()) == ["0.tar/a.png", "1.tar/b.png"]
+
+
+def test_a_shard_that_has_not_changed_is_not_read_again(
+    index: Callable[..., Any], bucket: Any, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.pipe("bucket/p/0.tar", tar_bytes(PHOTOS))
+    bucket.pipe("bucket/p/1.tar", tar_bytes({"b.png": photo_bytes(5)}))
+    index("s3://bucket/p")
+    bucket.pipe("bucket/p/1.tar", tar_bytes({"c.png": photo_bytes(6)}))
+    monkeypatch.setattr(addresses, "_directories", Recent(100))  # as in another process
+    proxy.asked.clear()
+    result = index("s3://bucket/p", "--sync")
+    assert (result["same"], result["new"], result["dropped"]) == (4, 1, ["1.tar/b.png"])
+    assert [path for path in proxy.asked if path.endswith("0.tar")] == []
 
 
 def test_a_server_that_is_not_there_drops_nothing(index: Callable[..., Any], bucket: Any, proxy: Proxy) -> None:

@@ -212,7 +212,7 @@ def test_a_folder_that_cannot_be_listed_is_an_error_for_its_part(
     assert result["dropped"] == ["a/0.png"], "and nothing of what cannot be seen"
     assert [one["name"] for one in result["unsure"]] == ["b/1.png"]
     assert len(entries()) == 5
-    assert "1 folder could not be listed" in synced.stderr
+    assert "1 folder or archive could not be listed" in synced.stderr
     shown = run(*command("extract", network))
     assert shown.exit_code == 1
     assert "not looked into: b cannot be listed: Permission denied" in shown.stdout

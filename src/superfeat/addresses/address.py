@@ -20,6 +20,7 @@ from superfeat.addresses.archives import (
     read_member,
 )
 from superfeat.addresses.buckets import look_at, read_object, read_range
+from superfeat.addresses.remembered import recall, remember
 from superfeat.addresses.text import LOCAL, is_remote, public, split_member
 from superfeat.recent import Recent
 
@@ -217,9 +218,20 @@ def directory_of(container: str, seen: Stamp | None = None) -> ArchiveDirectory:
     with _reading[container]:
         directory = _directories.get(key)
         if directory is None:
-            directory = read_directory(container.partition("?")[0], _within(container, stamp[0]), stamp)
+            directory = _look_into(container, stamp)
             if directory.damage is None or not is_remote(container):
                 _directories.put(key, directory)
+    return directory
+
+
+def _look_into(container: str, stamp: Stamp) -> ArchiveDirectory:
+    name = container.partition("?")[0]
+    long = is_remote(container) and name.lower().endswith(".tar") and stamp[1] != 0  # the end of a zip tells all
+    directory = recall(container, stamp) if long else None
+    if directory is None:
+        directory = read_directory(name, _within(container, stamp[0]), stamp)
+        if long and directory.damage is None:
+            remember(container, stamp, directory)
     return directory
 
 

@@ -29,6 +29,7 @@ LEADS_OUT = "its name leads out of the archive"
 LOCKED = "encrypted: unpack it"
 TOO_LARGE = f"larger than {LARGEST_PHOTO >> 20} MB, which no photo is"
 NO_METHOD = "compressed in another way than by deflate: pack it anew"
+OUTSIDE = "it does not lie in its archive, which is damaged"
 LATER = "a later member of the archive has the same name"
 
 
@@ -177,9 +178,12 @@ def _zip_entries(file: IO[bytes], stamp: Stamp) -> Iterator[ArchiveMember | Refu
             if info.is_dir():
                 continue
             link = (info.external_attr >> 28) == 0xA  # of Unix, in the upper half: S_IFLNK
-            reason = LINK if link else LOCKED if info.flag_bits & ENCRYPTED else _refusal(info.filename, info.file_size)
+            largest = max(info.file_size, info.compress_size)
+            reason = LINK if link else LOCKED if info.flag_bits & ENCRYPTED else _refusal(info.filename, largest)
             if reason is None and info.compress_type not in METHODS:
                 reason = NO_METHOD
+            if reason is None and not 0 <= info.header_offset <= stamp[0] - info.compress_size:
+                reason = OUTSIDE
             if reason is not None:
                 yield Refused(info.filename, reason)
             else:

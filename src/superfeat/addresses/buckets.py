@@ -158,20 +158,22 @@ def _system(address: str) -> tuple[Any, str]:
     scheme = address.partition("://")[0].lower()
     if scheme == "local" or "::" in address:  # which could lead from a stranger's list to files of this machine
         raise ImageError(f"{address} is not read: give a path, or the address of one object, archive or prefix")
+    options: dict[str, Any] = {"use_listings_cache": False}  # what was there a while ago is of no use
+    reasons: dict[str, Any] = {}
     try:
         import fsspec
         from fsspec.registry import known_implementations
 
-        options: dict[str, Any] = {"use_listings_cache": False}  # what was there a while ago is of no use
+        reasons = known_implementations
         if scheme in ("http", "https"):
             import aiohttp
 
             options["client_kwargs"] = {"timeout": aiohttp.ClientTimeout(total=None, sock_read=QUIET_SECONDS)}
         system, path = fsspec.core.url_to_fs(private(address), **options)
     except ImportError as error:
-        if scheme in IN_BUCKETS:
-            raise ImageError(str(MissingExtraError(f"reading {scheme}:// addresses", "buckets"))) from error
-        raise ImageError(f"{scheme}:// needs one more package: {known_implementations[scheme]['err']}") from error
+        if scheme in reasons and scheme not in IN_BUCKETS:
+            raise ImageError(f"{scheme}:// needs one more package: {reasons[scheme]['err']}") from error
+        raise ImageError(str(MissingExtraError(f"reading {scheme}:// addresses", "buckets"))) from error
     except ValueError:
         raise ImageError(f"nobody knows how to read {scheme}:// addresses; fsspec does not") from None
     return system, path

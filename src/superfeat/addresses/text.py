@@ -83,13 +83,13 @@ def parent_of(address: str) -> str:
 
 def fixed_part(address: str) -> str:
     """The folder below which all lies that an address may match as a pattern; one that is no pattern is that folder."""
-    found = PATTERN.search(address)
+    found = PATTERN.search(address) if is_pattern(address) else None
     return address.rstrip("/") if found is None else address[: found.start()].rpartition("/")[0]
 
 
 def is_pattern(address: str) -> bool:
-    """Whether an address may match several objects; a question mark begins a question."""
-    return PATTERN.search(address) is not None
+    """Whether an address may match several objects: by a star. Brackets alone are letters of a name."""
+    return "*" in address
 
 
 def public(address: str) -> str:

@@ -79,9 +79,9 @@ def with_account(
 
 
 def require_listed(unlisted: Sequence[Any]) -> None:
-    """Ends the program with exit code 1, in one line, if a folder could not be listed."""
+    """Ends the program with exit code 1, in one line, if a folder or an archive could not be listed."""
     if unlisted:
-        what = "1 folder" if len(unlisted) == 1 else f"{len(unlisted)} folders"
+        what = "1 folder or archive" if len(unlisted) == 1 else f"{len(unlisted)} folders or archives"
         say(f"superfeat: {what} could not be listed; what is in there was not looked at")
         raise click.exceptions.Exit(1)
 

@@ -28,7 +28,8 @@ def info(artefact: Path | None, as_json: bool) -> None:
 
 
 def _defaults() -> Told:
-    from superfeat.weights.named import SHIPPED_FOLDER, cache_folder, known_names
+    from superfeat.storage.cache import cache_folder
+    from superfeat.weights.named import SHIPPED_FOLDER, known_names
 
     folder = SHIPPED_FOLDER / DEFAULT_WEIGHTS
     facts = _describe(folder)

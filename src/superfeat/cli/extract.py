@@ -64,7 +64,7 @@ def extract(
     workers: int | None,
     as_json: bool,
 ) -> None:
-    """Turn PHOTOS (folders, files, glob patterns, .txt lists) into features.
+    """Turn PHOTOS (folders, files, archives, glob patterns, .txt lists; also s3://… and https://…) into features.
 
     What is already in the output folder is not done again, so an interrupted run goes on where it stopped.
     """

@@ -183,6 +183,7 @@ def index(
 ) -> None:
     """Add FEATURES (a features folder) or PHOTOS to an index; make it if there is none.
 
+    PHOTOS are folders, files, archives (.tar, .zip), glob patterns and .txt lists, here or at an address (s3://…).
     What is there and has not changed is left alone, a changed photo replaces the old one, and an interrupted run goes
     on where it stopped. An asmk inverted file (.pkl) can be imported into a new index with its codebook.
     """

@@ -98,8 +98,9 @@ def _nothing() -> int:
 
 def look_at_weights() -> Probed:
     """The cache, and which weights are here."""
+    from superfeat.storage.cache import cache_folder
     from superfeat.storage.store import folder_bytes
-    from superfeat.weights.named import NAMED, cache_folder, shipped_names
+    from superfeat.weights.named import NAMED, shipped_names
 
     folder = cache_folder()
     here = {name: (folder / named.file).is_file() for name, named in NAMED.items()}

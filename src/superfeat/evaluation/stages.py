@@ -24,10 +24,10 @@ from superfeat.index.build import add_features, add_photos, feature_facts
 from superfeat.index.codebook import Codebook, Round, train_codebook, words_for
 from superfeat.index.index import Index
 from superfeat.settings import as_dict
+from superfeat.storage.cache import cache_folder
 from superfeat.storage.store import explained
 from superfeat.threads import all_cores
 from superfeat.weights import Network
-from superfeat.weights.named import cache_folder
 
 VECTORS_AT_ONCE, QUERIES_AT_ONCE = 1 << 16, 16  # global vectors, and queries, compared at once
 

@@ -297,6 +297,8 @@ def _take_lines(found: Listing, lines: Sequence[str], base: Path | str, rules: N
         else:
             where = address_of(base / line if isinstance(base, Path) else join(parent_of(private(base)), line))
         name = str(where) if is_remote(line) else line
+        if isinstance(base, str) and not is_remote(line):  # a line there may be signed
+            name = str(where).removeprefix(f"{parent_of(base)}/")
         if is_archive(name) and not (isinstance(where, Path) and where.is_dir()):
             _take_members(found, where, name, rules)
         else:

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import http.client
-import os
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from superfeat.errors import WeightsError
+from superfeat.storage.cache import cache_folder
 from superfeat.storage.store import explained
 
 CHUNK = 1 << 20
@@ -55,14 +55,6 @@ def shipped_names() -> list[str]:
 def known_names() -> list[str]:
     """All weights that have a name: those that come with the package, and those that can be brought."""
     return [*shipped_names(), *NAMED]
-
-
-def cache_folder() -> Path:
-    """$SUPERFEAT_CACHE, or superfeat below the user's cache folder."""
-    if "SUPERFEAT_CACHE" in os.environ:
-        return Path(os.environ["SUPERFEAT_CACHE"])
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "superfeat"
 
 
 def cached_path(name: str) -> Path:

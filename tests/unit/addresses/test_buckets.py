@@ -2,7 +2,9 @@
 
 import base64
 import contextlib
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +15,7 @@ import superfeat.addresses.text as text
 from fixtures_archives import photo_bytes, tar_bytes
 from superfeat.addresses.address import address_of
 from superfeat.addresses.buckets import PAUSES, explain, is_there, look_at, patiently, read_object, read_range
+from superfeat.addresses.text import public
 from superfeat.errors import ImageError
 from superfeat.index.sync import is_gone
 from superfeat.sources.listing import list_photos
@@ -22,6 +25,7 @@ pytest.importorskip("aiohttp", reason="superfeat[buckets] is not installed")
 PHOTO = photo_bytes(1)
 FILES = {
     "/list.txt": b"a.png\nmore/0.tar\n",
+    "/signed.txt": b"signed.png?sig=sign-ed\nmore/0.tar?sig=sign-ed\n",
     "/a.png": PHOTO,
     "/signed.png": PHOTO,
     "/more/0.tar": tar_bytes({"k.png": PHOTO}),
@@ -40,7 +44,7 @@ class Web(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        known = self.headers.get("Authorization") == LOGIN or query == "sig=sign-ed"
+        known = self.headers.get("Authorization") == LOGIN or query.startswith("sig=sign-ed")
         status = 500 if path == "/broken.png" else 200 if known and path in FILES else 404 if known else 403
         data = FILES[path] if status == 200 else b""
         self.send_response(status)
@@ -48,6 +52,7 @@ class Web(BaseHTTPRequestHandler):
         self.send_header("ETag", f'"{len(data)}"')
         self.end_headers()
         if self.command == "GET":
+            time.sleep(0.6 if query == "sig=sign-ed&wait=1" else 0)
             self.wfile.write(data)
 
 
@@ -80,6 +85,13 @@ def test_a_signed_address_is_read_and_shown_without_its_signature(host: str) -> 
     assert photo.where.read_bytes() == PHOTO
 
 
+def test_a_list_of_signed_names(host: str) -> None:
+    listing = list_photos([f"http://{host}/signed.txt?sig=sign-ed"])
+    assert [photo.name for photo in listing.photos] == ["signed.png", "more/0.tar/k.png"]
+    assert [photo.where.read_bytes() for photo in listing.photos] == [PHOTO, PHOTO]
+    assert "sign-ed" not in repr(listing)
+
+
 def test_what_is_refused_or_broken_is_not_gone(host: str) -> None:
     with pytest.raises(PermissionError, match="may not be read with the credentials that were found"):
         look_at(f"http://{host}/a.png")
@@ -95,6 +107,28 @@ def test_what_is_refused_or_broken_is_not_gone(host: str) -> None:
 def test_no_address_leads_to_files_of_this_machine(address: str) -> None:
     with pytest.raises(ImageError, match="is not read: give a path"):
         list_photos([address])
+
+
+@pytest.mark.parametrize(
+    ("missing", "address", "told"),
+    [
+        ("fsspec", "s3://bucket/a", "pip install 'superfeat[buckets]'"),
+        ("aiohttp", "https://h.example/a", "pip install 'superfeat[buckets]'"),
+        ("gcsfs", "gs://bucket/a", "gs:// needs one more package: Please install gcsfs"),
+    ],
+)
+def test_what_to_install(missing: str, address: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImageError) as raised:
+        look_at(address)
+    assert told in str(raised.value)
+
+
+def test_somebody_who_does_not_answer(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superfeat.addresses.buckets.QUIET_SECONDS", 0.2)
+    address = public(f"http://{host}/signed.png?sig=sign-ed&wait=1")
+    with pytest.raises(OSError, match=r"no answer in time \(tried 3 times\)"):
+        read_range(address, 0, len(PHOTO))
 
 
 def test_somebody_who_does_not_stop_sending(host: str, monkeypatch: pytest.MonkeyPatch) -> None:

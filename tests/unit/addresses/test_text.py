@@ -55,6 +55,8 @@ def test_folders_of_addresses_and_of_patterns() -> None:
     assert parent_of("https://h/a/list.txt?id=3") == "https://h/a"
     assert fixed_part("s3://b/a/") == "s3://b/a"
     assert fixed_part("s3://b/a/x*/y[12].jpg") == "s3://b/a"
+    assert fixed_part("s3://b/[a]/x*.jpg") == "s3://b"
+    assert fixed_part("s3://b/[2024] summer/") == "s3://b/[2024] summer"
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_which_changes_matter(tmp_path: Path) -> None:
     (tmp_path / "photos" / "a.b").mkdir(parents=True)
     photos = tmp_path / "photos"
     watched = WatchedFolders([photos], photos / "index", ["@eaDir", "*.tmp"])
-    for name in ("a.jpg", "A.JPG", "b/c.png", "no-ending", "a.b"):
+    for name in ("a.jpg", "A.JPG", "b/c.png", "no-ending", "a.b", "shard.tar", "b/c.ZIP"):
         assert watched.matters(str(photos / name)), name
     for name in ("a.txt", "a.jpg.xmp", ".hidden.jpg", "b/.trash/c.jpg", "@eaDir/a.jpg", "x.tmp", "index"):
         assert not watched.matters(str(photos / name)), name

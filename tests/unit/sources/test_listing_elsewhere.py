@@ -148,6 +148,11 @@ def test_single_objects_archives_patterns_and_lists_elsewhere(bucket: str) -> No
     ]
 
 
+def test_a_prefix_with_brackets_in_its_name(bucket: str) -> None:
+    fsspec.filesystem("memory").pipe("/bucket/[2024] summer/a.jpg", b"a")
+    assert names("memory://bucket/[2024] summer") == ["a.jpg"]
+
+
 def test_a_list_here_of_what_lies_elsewhere(bucket: str, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"here")
     (tmp_path / "list.txt").write_text(f"a.jpg\n{bucket}/a.jpg\n{bucket}/shard.tar\n{bucket}/gone.jpg\n")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from superfeat.errors import WeightsError
-from superfeat.weights.named import NAMED, NamedWeights, cache_folder, cached_path, get_weights
+from superfeat.storage.cache import cache_folder
+from superfeat.weights.named import NAMED, NamedWeights, cached_path, get_weights
 
 CONTENT = bytes(range(256)) * 500
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
