@@ -142,6 +142,21 @@ def test_what_fails_for_good_is_named_and_comes_in_later(
     assert (result["new"], result["same"], result["skipped"]) == (1, 3, [])
 
 
+def test_extract_goes_on_with_what_was_out_of_reach(
+    network: Path, bucket: Any, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, data in PHOTOS.items():
+        bucket.pipe(f"bucket/p/{name}", data)
+    proxy.always("p/002.png", "reset")
+    command = ("extract", "s3://bucket/p", "-o", tmp_path / "f", "-w", network, *SMALL)
+    first = run_json(*command)
+    assert (first["new"], [one["name"] for one in first["skipped"]]) == (3, ["002.png"])
+    proxy.faults.clear()
+    monkeypatch.setattr(addresses, "FAILED_SECONDS", 0.0)
+    second = run_json(*command)
+    assert (second["new"], second["images"], second["skipped"], second["changed"]) == (1, 4, [], [])
+
+
 def test_a_shard_that_cannot_be_read_is_named_and_nothing_of_it_is_dropped(
     index: Callable[..., Any], bucket: Any, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

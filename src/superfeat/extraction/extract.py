@@ -22,12 +22,12 @@ import torch
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor
 
-from superfeat.addresses.address import Where, address_of
+from superfeat.addresses.address import Address, Where, address_of
 from superfeat.addresses.text import is_remote
 from superfeat.config import DEFAULT_PROFILE, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.decode import Decoded, decode, read_for
-from superfeat.extraction.folder import FeatureFacts, feature_writer, photo_stamp
+from superfeat.extraction.folder import UNSEEN, FeatureFacts, feature_writer, photo_stamp
 from superfeat.extraction.scaling import ROUNDED, find_regions, resize
 from superfeat.extraction.selection import choose
 from superfeat.features import Features
@@ -185,7 +185,9 @@ def _extract_to(
                 outcome = finish(outcome)
                 writer.add(outcome, stamps[outcome.name])
             else:
-                writer.skip(outcome, stamps[outcome.name])
+                where = every[outcome.name].where
+                again = isinstance(where, Address) and where.is_remote  # it may only have been out of reach
+                writer.skip(outcome, UNSEEN if again else stamps[outcome.name])
                 reasons.append(outcome)
             yield outcome
         writer.finish()

@@ -27,6 +27,7 @@ from superfeat.storage.store import differences, explained, read_json, sync, syn
 
 FORMAT = "superfeat-features"
 VERSION = 1
+UNSEEN = (0, 0)  # the stamp of a photo that cannot be seen
 HEADER_BYTES = 128  # of every .npy file here, so that its shape can be rewritten in place
 DTYPES = {"vectors": "<f4", "strengths": "<f4", "scales": "<f4", "ids": "<i4", "regions": "<f4"}
 
@@ -87,7 +88,7 @@ def photo_stamp(path: Where) -> tuple[int, int]:
     try:
         status = path.stat()
     except OSError:
-        return (0, 0)
+        return UNSEEN
     return status.st_size, status.st_mtime_ns
 
 
