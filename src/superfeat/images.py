@@ -58,6 +58,12 @@ class Skipped:
     reason: str
 
 
+def none_read(reasons: Sequence[Skipped]) -> ImageError:
+    """What there is to say if all photos were skipped."""
+    first = f"{reasons[0].name}: {reasons[0].reason}"
+    return ImageError(f"none of the {len(reasons)} photos could be read (the first is {first})")
+
+
 def image_endings() -> set[str]:
     """File endings ('.jpg') of all formats that can be decoded here."""
     register_heif()

@@ -5,21 +5,26 @@ All tests that start Ray are in this file: it is started once, for one process o
 
 import importlib.util
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fixtures_shards
 from fixtures_cli import assert_refused, run, run_json
-from fixtures_service import make_index, photo, serving
-from fixtures_shards import Here
+from fixtures_service import make_index, pattern, photo, serving
+from fixtures_shards import Here, MortalWorker
 from superfeat.cluster.connect import connected, own_cluster
 from superfeat.cluster.search import ShardActors, open_actors, open_far_index
+from superfeat.cluster.words import ClusterAssign
 from superfeat.engine import Engine, Named
 from superfeat.errors import SuperfeatError
+from superfeat.index.codebook import train_codebook
 from superfeat.index.far import far_index
 from superfeat.index.index import Index
 from superfeat.index.splitting import shard_index
@@ -91,7 +96,7 @@ def test_a_lost_replica_changes_nothing(plain: Path, shards: Path) -> None:
     names = list(local.index.names())
     with open_actors(shards, "auto", replicas=2) as actors:
         engine = Engine(far_index(shards, actors), workers=1)
-        for name in names[:3]:
+        for name in names[:2]:
             kill(actors, 2, replica=names.index(name) % 2)
             answer = engine.search(Named(name), rerank="expand")
             assert answer.missing == ()
@@ -135,3 +140,80 @@ def test_the_service_says_what_was_not_searched(shards: Path) -> None:
         share = round(here.parts[0].facts().images / 9, 4)
         assert (float(partial.headers["x-superfeat-unsearched"]), partial.json()["unsearched"]) == (share, share)
         assert len(partial.json()["hits"]) < len(whole.json()["hits"])
+
+
+# -- Photos that are looked at by workers, and words that are learned there
+
+
+def contents(index: Index) -> list[Any]:
+    """All of an index but where it lies."""
+    images = [(image, one.name, one.meta.get("places"), one.meta["size"]) for image, one in index.snapshot().images()]
+    words = [index.words_of(one[1]) for one in images]
+    return [images, [(one.words.tobytes(), one.codes.tobytes()) for one in words], index.codebook.digest, index.facts]
+
+
+@pytest.fixture(scope="module")
+def photos(plain: Path) -> Path:
+    folder = plain.parent / "more"
+    shutil.copytree(plain.parent / "photos", folder)
+    (folder / "broken.jpg").write_bytes(b"no photo")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def indexed(plain: Path, photos: Path) -> Path:
+    made = plain.parent / "indexed"
+    told = run_json("index", photos, "-o", made, "-w", plain.parent / "network", "--set", "max_side=96")
+    assert (told["new"], len(told["skipped"])) == (9, 1)
+    return made
+
+
+def test_indexing_on_a_cluster_is_indexing(plain: Path, photos: Path, indexed: Path, tmp_path: Path) -> None:
+    """Words are learned from the photos, and then taken from there: both ways give the index of one machine."""
+    network, settings = plain.parent / "network", ("--set", "max_side=96")
+    first = run_json("index", photos, "-o", tmp_path / "own", "-w", network, *settings, "--cluster", "auto")
+    Index.open(indexed).codebook.save(tmp_path / "words")
+    more = ("--codebook", tmp_path / "words", "--shards", "2", "--workers", "1")
+    second = run_json("index", photos, "-o", tmp_path / "given", "-w", network, *settings, *more, "--cluster", "auto")
+    for told, name, shards in ((first, "own", 8), (second, "given", 2)):
+        assert (told["new"], [one["name"] for one in told["skipped"]]) == (9, ["broken.jpg"])
+        assert contents(Index.open(tmp_path / name)) == contents(Index.open(indexed))
+        assert len(Index.open(tmp_path / name).info().shards or []) == shards
+    again = run_json("index", photos, "-o", tmp_path / "given", "--cluster", "auto")
+    assert (again["new"], again["same"]) == (0, 9)
+
+
+def test_a_photo_that_workers_die_of_is_named_and_nothing_is_lost(
+    ray: Any, plain: Path, photos: Path, indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray.cloudpickle.register_pickle_by_value(fixtures_shards)  # which workers cannot import
+    monkeypatch.setattr("superfeat.cluster.photos.PhotoWorker", MortalWorker)
+    folder = shutil.copytree(photos, tmp_path / "photos")
+    Index.open(indexed).codebook.save(tmp_path / "words")
+    network, names = plain.parent / "network", sorted(path.name for path in folder.glob("?.jpg"))
+    (folder / names[1]).rename(folder / f"{names[1][0]}fright.jpg")
+    pattern(50).save(folder / f"{names[3][0]}poison.jpg")
+    more = ("--set", "max_side=96", "--codebook", tmp_path / "words", "--shards", "2")
+    told = run_json("index", folder, "-o", tmp_path / "index", "-w", network, *more, "--cluster", "auto")
+    reasons = {one["name"]: one["reason"] for one in told["skipped"]}
+    assert reasons[f"{names[3][0]}poison.jpg"] == "3 workers died while they looked at it"
+    assert (told["new"], len(reasons)) == (9, 2)
+    index = Index.open(tmp_path / "index")
+    words = [index.words_of(name).codes.tobytes() for name in index.names()]
+    assert words == [one[1] for one in contents(Index.open(indexed))[1]]
+
+
+def test_words_are_learned_as_on_one_machine(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superfeat.index.lloyd.POINTS_AT_ONCE", 100)
+    points = np.random.default_rng(0).standard_normal((512, 16)).astype(np.float32)
+    wanted = train_codebook([points], words=24, seed=3)
+    found = train_codebook([points], words=24, seed=3, assign=ClusterAssign(ray))
+    assert found.centroids.tobytes() == wanted.centroids.tobytes()
+    assert found.facts == wanted.facts
+
+
+def test_what_a_cluster_does_not_do(plain: Path, photos: Path, tmp_path: Path) -> None:
+    refused = run("index", photos, "-o", tmp_path / "index", "--cluster", "auto", "--boxes", "attention")
+    assert_refused(refused, "boxes", "one machine")
+    gone = run("index", photos, "-o", tmp_path / "index", "-w", tmp_path / "none", "--cluster", "auto")
+    assert_refused(gone, "none")

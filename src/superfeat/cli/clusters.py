@@ -1,7 +1,7 @@
 """What verbs share that work on a cluster: its address, and an engine whose shards answer from there."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,10 @@ from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
     from superfeat.engine import Engine
+    from superfeat.index.lloyd import Assign
 
-CLUSTER_HELP = "Shards answer from this cluster of Ray's; 'auto': that of RAY_ADDRESS, or one on this machine."
+AUTO_HELP = "'auto': that of RAY_ADDRESS, or one on this machine."
+NEW_SHARDS = 8  # of an index that a cluster makes
 
 
 def cluster_options(command: Command) -> Command:
@@ -21,7 +23,34 @@ def cluster_options(command: Command) -> Command:
     replicas = click.option(
         "--replicas", default=1, show_default=True, type=click.IntRange(min=1), help="Actors for each shard."
     )
-    return click.option("--cluster", metavar="auto|ADDRESS", help=CLUSTER_HELP)(replicas(command))
+    return cluster_option("Shards answer from this cluster of Ray's")(replicas(command))
+
+
+def cluster_option(purpose: str) -> Callable[[Command], Command]:
+    """--cluster alone."""
+    return click.option("--cluster", metavar="auto|ADDRESS", help=f"{purpose}; {AUTO_HELP}")
+
+
+@contextlib.contextmanager
+def hire_cluster(
+    address: str, output: Path, shards: int | None, workers: int | None, device: str
+) -> Iterator[dict[str, Any]]:
+    """What `begin_indexing` needs to have photos looked at by a cluster; a new index is made in shards."""
+    from superfeat.cluster.photos import open_workers
+
+    new = not (output / "manifest.json").is_file()
+    with open_workers(address, workers=workers, device=device) as crew, cluster_assign(address) as assign:
+        yield {"crew": crew, "assign": assign, "shards": NEW_SHARDS if new and shards is None else shards}
+
+
+@contextlib.contextmanager
+def cluster_assign(address: str) -> "Iterator[Assign]":
+    """k-means by a cluster."""
+    from superfeat.cluster.connect import connected
+    from superfeat.cluster.words import ClusterAssign
+
+    with connected(address) as ray:
+        yield ClusterAssign(ray)
 
 
 @contextlib.contextmanager

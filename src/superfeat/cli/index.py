@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from superfeat.cli.accounts import accounts_for_files, as_told
+from superfeat.cli.clusters import cluster_assign, cluster_option, hire_cluster
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
 from superfeat.cli.lines import Follow, Progress, say
 from superfeat.cli.shards import print_shards
@@ -50,6 +51,7 @@ CODEBOOK_DEFAULTS = CodebookConfig()
 )
 @click.option("--seed", default=CODEBOOK_DEFAULTS.seed, show_default=True)
 @click.option("--overwrite", is_flag=True)
+@cluster_option("k-means is done by this cluster of Ray's")
 @workers_option
 @json_option
 def codebook(
@@ -60,6 +62,7 @@ def codebook(
     points_per_word: int,
     seed: int,
     overwrite: bool,
+    cluster: str | None,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -74,7 +77,10 @@ def codebook(
         Codebook.open(features).save(output, overwrite=overwrite)
     else:
         config = CodebookConfig(words=words, rounds=rounds, points_per_word=points_per_word, seed=seed)
-        learn_words(FeatureStore(features), config, output, overwrite=overwrite, workers=workers, on_round=_rounds())
+        chosen: dict[str, Any] = {"overwrite": overwrite, "workers": workers, "on_round": _rounds()}
+        if cluster is not None:
+            chosen["assign"] = click.get_current_context().with_resource(cluster_assign(cluster))
+        learn_words(FeatureStore(features), config, output, **chosen)
     print_result(_codebook_result(output), as_json, _codebook_report)
 
 
@@ -162,6 +168,7 @@ def photo_options(command: Command) -> Command:
 )
 @photo_options
 @click.option("--sync", is_flag=True, help="Also drop photos that are no longer there.")
+@cluster_option("Photos are looked at, and words learned, by this cluster of Ray's")
 @json_option
 @accounts_for_files
 def index(
@@ -176,6 +183,7 @@ def index(
     assignments: tuple[str, ...],
     exclude: tuple[str, ...],
     sync: bool,
+    cluster: str | None,
     device: str,
     max_pixels: int | None,
     workers: int | None,
@@ -198,9 +206,10 @@ def index(
     chosen: dict[str, Any] = {"codebook": words, "kernel": kernel, "workers": workers, "on_round": _rounds()}
     chosen["shards"] = shards
     if single is not None and (single.suffix == ".pkl" or (single / "manifest.json").is_file()):
-        if sync or boxes is not None:
+        if sync or boxes is not None or cluster is not None:
             raise SuperfeatError(
-                "--sync compares an index with folders of photos and --boxes cuts them: neither takes features or .pkl"
+                "--sync compares an index with folders of photos, --boxes cuts them and --cluster looks at them: "
+                "none of these takes features or .pkl"
             )
         work = index_features(single, output, **chosen)
     else:
@@ -208,6 +217,8 @@ def index(
         limit_pixels(max_pixels)
         chosen |= {"settings": dict(parse_assignment(text) for text in assignments), "exclude": exclude}
         chosen["boxes"] = boxes
+        if cluster is not None:
+            chosen |= click.get_current_context().with_resource(hire_cluster(cluster, output, shards, workers, device))
         work = begin_indexing(sources, output, weights=weights, profile=profile, sync=sync, device=device, **chosen)
     follow = Follow()
     for event in work:

@@ -11,8 +11,13 @@ from superfeat.errors import MissingExtraError, SuperfeatError
 from superfeat.threads import all_cores
 
 AUTO = "auto"  # the one that RAY_ADDRESS names, or else one of our own
-# Ray reports its use to its makers unless told not to, and warns of a change in how it hides accelerators.
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Ray reports its use to its makers unless told not to, warns of a change in how it hides accelerators, and prints what
+# it has to say of processes that died among our results.
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
+}
 OPTIONS = {"namespace": "superfeat", "log_to_driver": False, "logging_level": "ERROR"}
 
 

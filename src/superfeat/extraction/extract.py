@@ -8,6 +8,7 @@ import collections
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -25,13 +26,13 @@ from torch import Tensor
 from superfeat.addresses.address import Address, Where, address_of
 from superfeat.addresses.text import is_remote
 from superfeat.config import DEFAULT_PROFILE, ExtractConfig
-from superfeat.errors import ImageError, SuperfeatError
+from superfeat.errors import SuperfeatError
 from superfeat.extraction.decode import Decoded, decode, read_for
 from superfeat.extraction.folder import UNSEEN, FeatureFacts, feature_writer, photo_stamp
 from superfeat.extraction.scaling import ROUNDED, find_regions, resize
 from superfeat.extraction.selection import choose
 from superfeat.features import Features
-from superfeat.images import Photo, Skipped, normalise, scaled_size
+from superfeat.images import Photo, Skipped, none_read, normalise, scaled_size
 from superfeat.methods import method_of
 from superfeat.nets.local import Local
 from superfeat.settings import as_dict
@@ -126,11 +127,16 @@ def extract_to(
     *,
     workers: int | None = None,
     device: str = "cpu",
+    run: Callable[[Iterable[Photo]], Iterator[Features | Skipped]] | None = None,
 ) -> Iterator[Features | Skipped]:
-    """Extracts into a features folder, passing on each outcome as it is safe on disk. What is there is not redone."""
+    """Extracts into a features folder, passing on each outcome as it is safe on disk. What is there is not redone.
+
+    `run` extracts in the place of this machine: an outcome for each photo, in their order.
+    """
     if config.attention == "maps":
         raise SuperfeatError("attention maps are too large to store; keep 'regions', or take the maps from extract()")
-    yield from _extract_to(path, network, photos, config, False, lambda features: features, workers, device)
+    run = run or functools.partial(_run, network, config=config, workers=workers, device=device)
+    yield from _extract_to(path, network, photos, config, False, lambda features: features, run)
 
 
 def pool_to(
@@ -144,7 +150,9 @@ def pool_to(
 ) -> Iterator[Features | Skipped]:
     """The same with one feature per image: its global vector (eq. 1), pooled over all features of all scales."""
     every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None, attention="none")
-    yield from _extract_to(path, network.without_points(), photos, every, True, pool_features, workers, device)
+    plain = network.without_points()
+    run = functools.partial(_run, plain, config=every, workers=workers, device=device)
+    yield from _extract_to(path, plain, photos, every, True, pool_features, run)
 
 
 def pool_features(features: Features) -> Features:
@@ -164,8 +172,7 @@ def _extract_to(
     config: ExtractConfig,
     pooled: bool,
     finish: Callable[[Features], Features],
-    workers: int | None,
-    device: str,
+    run: Callable[[Iterable[Photo]], Iterator[Features | Skipped]],
 ) -> Iterator[Features | Skipped]:
     facts: FeatureFacts = {"network": {"digest": network.digest, **as_dict(network.config)}, "extract": as_dict(config)}
     if pooled:
@@ -180,7 +187,7 @@ def _extract_to(
         every = {photo.name: photo for photo in as_photos(photos)}
         stamps = {name: photo_stamp(photo.where) for name, photo in every.items()}
         todo = [photo for name, photo in every.items() if not writer.has(name, stamps[name])]
-        for outcome in _run(network, todo, config, workers, device):
+        for outcome in run(todo):
             if isinstance(outcome, Features):
                 outcome = finish(outcome)
                 writer.add(outcome, stamps[outcome.name])
@@ -236,8 +243,7 @@ def keep_memory() -> None:
 
 def _require_one(done: int, reasons: list[Skipped]) -> None:
     if reasons and not done:
-        first = f"{reasons[0].name}: {reasons[0].reason}"
-        raise ImageError(f"none of the {len(reasons)} photos could be read (the first is {first})")
+        raise none_read(reasons)
 
 
 def require_device(device: str) -> None:

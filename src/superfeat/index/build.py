@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from superfeat.config import CALIBRATION, CodebookConfig, ExtractConfig
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, photo_stamp
 from superfeat.features import Features, ImageWords, Meta
-from superfeat.images import Photo, Skipped
+from superfeat.images import Photo, Skipped, none_read
 from superfeat.index.boxes import PhotoRegions
 from superfeat.index.codebook import read_codebook_manifest
 from superfeat.index.entries import Added
@@ -17,6 +17,7 @@ from superfeat.index.identity import Register
 from superfeat.index.index import Index
 from superfeat.index.manifest import IndexFacts
 from superfeat.index.places import encode_places, word_regions
+from superfeat.index.vocabulary import Vocabulary
 from superfeat.settings import as_dict
 from superfeat.storage.store import as_json, differences, read_json, write_json
 
@@ -26,6 +27,29 @@ if TYPE_CHECKING:
 BATCH = 64  # images that share one wait for the disk
 # A codebook learned from the photos themselves wants few words (benchmarks/codebooks.py).
 FEWEST_WORDS, FEATURES_PER_WORD, LEAST_ADVISED_FEATURES_PER_WORD = 64, 2000, 8
+
+
+class LookedAt(NamedTuple):
+    """What an index takes in of a photo."""
+
+    name: str
+    words: ImageWords
+    facts: Meta
+    note: str | None
+
+
+class Crew(Protocol):
+    """Looks at photos elsewhere: an outcome for each, in the order in which they come."""
+
+    def features(self, photos: Iterable[Photo]) -> Iterator[Features | Skipped]: ...
+
+    def words(self, photos: Iterable[Photo], vocabulary: Vocabulary) -> Iterator[LookedAt | Skipped]: ...
+
+
+def describe_photo(features: Features, words: ImageWords) -> LookedAt:
+    """What is noted of a photo besides its file: its size, and where its words are, if its features say so."""
+    facts = {"size": list(features.image_size or ()), **_places(features, words)}
+    return LookedAt(features.name, dataclasses.replace(words, assigned=None), facts, features.note)
 
 
 def suggest_words(features: int) -> int:
@@ -68,17 +92,18 @@ def add_photos(
     regions: PhotoRegions | None = None,
     workers: int | None = None,
     device: str = "cpu",
+    crew: Crew | None = None,
 ) -> Iterator[Added | Skipped]:
     """Brings photos in, each under the name it has or a longer one; one whose bytes are known is not extracted again.
 
     `extracted` holds features of some of them, made by the same network with the same settings. With `regions` an image
-    is the mean of its whole and of its boxes (R-ASMK).
+    is the mean of its whole and of its boxes (R-ASMK). A `crew` looks at the photos elsewhere.
     """
     _require_same(index, as_json({"extract": as_dict(config), "boxes": None if regions is None else regions.kind}))
     register = Register(index)
     known = register.sort(list(photos))
     yield from (Added(entry.name, entry.id, "same") for _, entry in known.same)
-    looker = _Looker(index, network, config, extracted, regions, workers, device, bool(known.same))
+    looker = _Looker(index, network, config, extracted, regions, workers, device, bool(known.same), crew)
     changed: list[Photo] = []
     for photo in known.changed:  # first: what was moved must be found before a changed photo takes its place
         settled = register.settle(photo, copies=False)
@@ -105,8 +130,9 @@ class _Looker:
         workers: int | None,
         device: str,
         some_known: bool,
+        crew: Crew | None,
     ) -> None:
-        self.index, self.network, self.config, self.extracted = index, network, config, extracted
+        self.index, self.network, self.config, self.extracted, self.crew = index, network, config, extracted, crew
         self.regions, self.workers, self.device = regions, workers, device
         self.some = some_known  # whether any photo could be read so far
 
@@ -132,10 +158,9 @@ class _Looker:
                     yield named
 
         def new() -> Iterator[tuple[str, ImageWords, Meta]]:
-            for features in self._features(unknown(), outcomes):
-                words = self._words(features, given.pop(features.name))
-                notes[features.name] = features.note
-                yield features.name, words, {**metas[features.name], **_facts(features, words)}
+            for seen in self._looked_at(unknown(), given, outcomes):
+                notes[seen.name] = seen.note
+                yield seen.name, seen.words, {**metas[seen.name], **seen.facts}
 
         for added in self.index.add_many(new()):
             yield from outcomes
@@ -144,6 +169,25 @@ class _Looker:
         yield from outcomes
         if later:
             yield from self.look_at(register, later)
+
+    def _looked_at(
+        self, photos: Iterator[Photo], given: dict[str, Photo], outcomes: list[Added | Skipped]
+    ) -> Iterator[LookedAt]:
+        """What there is to say of each photo; those that cannot be read go to the outcomes."""
+        if self.crew is None or self.extracted is not None:
+            for features in self._features(photos, outcomes):
+                yield describe_photo(features, self._words(features, given.pop(features.name)))
+            return
+        failed: list[Skipped] = []
+        for one in self.crew.words(photos, self.index.vocabulary()):
+            if isinstance(one, Skipped):
+                failed.append(one)
+                outcomes.append(one)
+            else:
+                self.some = True
+                yield one
+        if failed and not self.some and not any(isinstance(outcome, Added) for outcome in outcomes):
+            raise none_read(failed)
 
     def _words(self, features: Features, photo: Photo) -> ImageWords:
         if self.regions is None:
@@ -189,13 +233,8 @@ def add_photo(
     except ImageError as error:
         raise ImageError(f"{photo.name}: {error}") from error
     words = index.query(features, assignments=1)
-    (added,) = index.add_many([(photo.name, words, {**facts, **_facts(features, words)})])
+    (added,) = index.add_many([(photo.name, words, {**facts, **describe_photo(features, words).facts})])
     return added
-
-
-def _facts(features: Features, image: ImageWords) -> Meta:
-    """What is noted of a photo besides its file: its size, and where its words are, if its features say so."""
-    return {"size": list(features.image_size or ()), **_places(features, image)}
 
 
 def _places(features: Features, image: ImageWords) -> Meta:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
-from jaxtyping import Float32, Int32, Int64
+from jaxtyping import Int32
 
 from superfeat.config import CodebookConfig
 from superfeat.errors import ConfigError, StoreError, SuperfeatError
 from superfeat.features import Features, require_vectors
-from superfeat.index.kernel import compiled
+from superfeat.index.lloyd import Assign, Vectors, add_points, assign_here, imbalance, move_words, point_blocks
 from superfeat.index.nearest import nearest, prepare
 from superfeat.settings import Values, as_dict
 from superfeat.storage.records import as_record
@@ -27,11 +27,8 @@ from superfeat.threads import all_cores
 
 FORMAT = "superfeat-codebook"
 VERSION = 1
-POINTS_AT_ONCE = 1 << 16  # between two progress reports
 LEAST_POSSIBLE_FEATURES_PER_WORD = 4
-SPLIT = 1 / 1024  # how far the two halves of a split word move apart, as a share of its values
 
-Vectors = Float32[np.ndarray, "n dim"]
 Source = Iterable[Features | np.ndarray]
 
 
@@ -207,11 +204,13 @@ def train_codebook(
     work: str | Path | None = None,
     workers: int | None = None,
     on_progress: Callable[[Round], None] | None = None,
+    assign: Assign | None = None,
 ) -> Codebook:
     """k-means over a sample of the features: a FeatureStore, or any stream of Features or (n, dim) arrays.
 
     The result depends on the features, their order and the settings alone, not on the number of threads. With `work`,
     a folder, an interrupted training goes on from its last whole round. `words` and `seed` are short for settings.
+    `assign` finds the nearest words elsewhere; the points of each are summed here, in their order, so no bit changes.
     """
     short = {"words": words, "seed": seed}
     config = dataclasses.replace(config, **{name: value for name, value in short.items() if value is not None})
@@ -224,7 +223,8 @@ def train_codebook(
             folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(writer_lock(folder))
         points, facts = _sample(features, config, folder, report)
-        return _lloyd(points, config, folder, facts, workers or all_cores(), report)
+        local = functools.partial(assign_here, workers=workers or all_cores())
+        return _lloyd(points, config, folder, facts, assign or local, report)
 
 
 # -- The sample: a reservoir in a file, so that memory stays bounded
@@ -308,22 +308,21 @@ def _lloyd(
     config: CodebookConfig,
     folder: Path,
     facts: _Sample,
-    workers: int,
+    assign: Assign,
     report: Callable[[Round], None],
 ) -> Codebook:
     centroids, done, history = _resume(points, config, folder)
     for number in range(done + 1, config.rounds + 1):
         sums = np.zeros(centroids.shape)
         counts, distortion = np.zeros(len(centroids), np.int64), 0.0
-        prepared = prepare(centroids)
-        for first in range(0, len(points), POINTS_AT_ONCE):
-            block = np.ascontiguousarray(points[first : first + POINTS_AT_ONCE])
-            owners = nearest(block, prepared, 1, workers)[:, 0]
-            distortion += _add_points(block, owners, centroids, sums, counts)
-            report(Round(number, config.rounds, first + len(block), len(points)))
+        done = 0
+        for block, owners in zip(point_blocks(points), assign(points, centroids), strict=True):
+            distortion += add_points(block, owners, centroids, sums, counts)
+            done += len(block)
+            report(Round(number, config.rounds, done, len(points)))
         empty = int((counts == 0).sum())
-        history.append({"distortion": distortion / len(points), "imbalance": _imbalance(counts), "empty": empty})
-        centroids = _move(centroids, sums, counts)
+        history.append({"distortion": distortion / len(points), "imbalance": imbalance(counts), "empty": empty})
+        centroids = move_words(centroids, sums, counts)
         state = io.BytesIO()
         np.save(state, centroids)
         write_file(folder / f"round{number}.npy", state.getvalue())
@@ -346,40 +345,6 @@ def _resume(points: Vectors, config: CodebookConfig, folder: Path) -> tuple[Vect
         return read_array(folder / f"round{len(history)}.npy", "<f4"), len(history), history
     chosen = np.random.default_rng(config.seed + 1).choice(len(points), config.words, replace=False)
     return np.ascontiguousarray(points[np.sort(chosen)], np.float32), 0, []
-
-
-@compiled
-def _add_points(points: Any, owners: Any, centroids: Any, sums: Any, counts: Any) -> float:  # pragma: no cover
-    """Adds each point to its word's sum, in order; returns the sum of squared distances."""
-    total = 0.0
-    for point in range(len(points)):
-        word = owners[point]
-        counts[word] += 1
-        for axis in range(points.shape[1]):
-            value = np.float64(points[point, axis])
-            sums[word, axis] += value
-            total += (value - np.float64(centroids[word, axis])) ** 2
-    return total
-
-
-def _imbalance(counts: Int64[np.ndarray, "words"]) -> float:
-    """1 when all words have equally many points; how many times dearer a search is than with equal words."""
-    return float(len(counts) * np.square(counts.astype(np.float64)).sum() / max(counts.sum(), 1) ** 2)
-
-
-def _move(centroids: Vectors, sums: np.ndarray, counts: Int64[np.ndarray, "words"]) -> Vectors:
-    """Each word to the mean of its points; a word without points takes half of the largest remaining one."""
-    moved = centroids.copy()
-    filled = counts > 0
-    moved[filled] = (sums[filled] / counts[filled, None]).astype(np.float32)
-    left = counts.copy()
-    signs = np.where(np.arange(centroids.shape[1]) % 2 == 0, 1 + SPLIT, 1 - SPLIT).astype(np.float32)
-    for word in np.flatnonzero(~filled):
-        largest = int(left.argmax())
-        moved[word], moved[largest] = moved[largest] * signs, moved[largest] * (2 - signs)
-        left[word] = left[largest] // 2
-        left[largest] -= left[word]
-    return moved
 
 
 def remove_work(folder: Path) -> None:

@@ -16,13 +16,12 @@ import numpy as np
 
 from superfeat.config import IndexConfig, SearchConfig
 from superfeat.errors import StoreError, SuperfeatError
-from superfeat.features import Features, ImageWords, Meta, Ranking, require_vectors
+from superfeat.features import Features, ImageWords, Meta, Ranking
 from superfeat.index.codebook import Codebook
 from superfeat.index.contents import require_free_names
 from superfeat.index.disk import Disk, Held
 from superfeat.index.entries import Added, IndexedImage
 from superfeat.index.journal import AddFacts, Note, Record
-from superfeat.index.kernel import aggregate, binarise, normalise_residuals
 from superfeat.index.labels import merge_labels, verify_labels
 from superfeat.index.manifest import IndexFacts, IndexInfo
 from superfeat.index.names import Image, key_of, require_json, require_name
@@ -30,7 +29,7 @@ from superfeat.index.partial import collect_missing, doubt
 from superfeat.index.segments import content_digest, require_words
 from superfeat.index.shards import disk_at
 from superfeat.index.snapshot import Snapshot
-from superfeat.index.vectors import as_vector
+from superfeat.index.vocabulary import Vocabulary
 from superfeat.index.writer import create_folder
 from superfeat.settings import overlay
 from superfeat.storage.store import as_json
@@ -178,17 +177,12 @@ class Index:
     def query(self, features: Features | np.ndarray, assignments: int | None = None) -> ImageWords:
         """Features as the index sees them, each assigned to its nearest words (as many as a query takes)."""
         count = self.config.search.assignments if assignments is None else assignments
-        network = features.network if isinstance(features, Features) else None
-        self._require_network(network)
-        rows = features.vectors if isinstance(features, Features) else features
-        layout = self._contents.layout
-        vectors = require_vectors(rows, "features", layout.dim)
-        if layout.vectors is not None:
-            return as_vector(vectors, layout.vectors, layout.codebook, network)
-        assigned = self.codebook.assign(vectors, count)
-        words, sums = aggregate(vectors, assigned, self.codebook.centroids)
-        codes = binarise(sums) if layout.binary else normalise_residuals(sums)
-        return ImageWords(words, codes, layout.codebook, assigned, network)
+        self._require_network(features.network if isinstance(features, Features) else None)
+        return self.vocabulary().words(features, count)
+
+    def vocabulary(self) -> Vocabulary:
+        """What makes words of features."""
+        return Vocabulary(self.codebook, self._contents.layout)
 
     def _require_network(self, network: str | None) -> None:
         if network is not None and self.network is not None and network != self.network:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import shutil
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from superfeat.features import Features
 from superfeat.images import Photo, Skipped
 from superfeat.index.boxes import PhotoRegions
 from superfeat.index.build import (
+    Crew,
     add_features,
     add_inverted_file,
     add_photos,
@@ -27,6 +28,7 @@ from superfeat.index.codebook import Codebook
 from superfeat.index.entries import Added
 from superfeat.index.identity import Register, file_digest
 from superfeat.index.index import Index
+from superfeat.index.lloyd import Assign
 from superfeat.index.manifest import IndexFacts
 from superfeat.index.sync import is_gone, missing_photos, root_of
 from superfeat.index.target import Indexing, OnRound, Target
@@ -93,6 +95,8 @@ def begin_indexing(
     workers: int | None = None,
     device: str = "cpu",
     on_round: OnRound | None = None,
+    crew: Callable[[str, ExtractConfig], Crew] | None = None,
+    assign: Assign | None = None,
 ) -> Work[Indexing, Indexed]:
     """Brings photos into the index at `path`: a folder, an archive, a pattern, a list, here or elsewhere, or several.
 
@@ -105,11 +109,17 @@ def begin_indexing(
     learned from the photos, and is made of so many `shards`. `boxes` is a file of boxes (`read_boxes`), or "attention":
     each photo becomes the mean of its whole and of these (R-ASMK). `sync` drops photos that have certainly gone from
     the folders. `on_round` is told how far k-means is.
+
+    `crew(weights, settings)` looks at photos elsewhere, and `assign` does what k-means needs there; neither changes a
+    bit of the result.
     """
     target = Target(Path(path), codebook, kernel, workers, on_round, shards)
     sources = [photos] if isinstance(photos, (str, Path)) else list(photos)
     regions = None if boxes is None else PhotoRegions.read(boxes)
-    asked = _Wanted(sources, tuple(exclude), weights, profile, settings or {}, regions, sync, device)
+    if crew is not None and regions is not None:
+        raise SuperfeatError("photos with boxes are looked at on one machine; leave the boxes or the cluster out")
+    target.assign = assign
+    asked = _Wanted(sources, tuple(exclude), weights, profile, settings or {}, regions, sync, device, crew)
     return Work(_photos(asked, target))
 
 
@@ -128,6 +138,7 @@ class _Wanted(NamedTuple):
     regions: PhotoRegions | None
     sync: bool
     device: str
+    crew: Callable[[str, ExtractConfig], Crew] | None
 
 
 def index_features(
@@ -160,9 +171,8 @@ def _photos(asked: _Wanted, target: Target) -> Steps:
     carried = carried_codebook(source)
     if target.needs_features and not target.own:
         target.codebook = carried
-    noted: list[LeftOut] = []
-    if target.needs_features:
-        noted = yield from _extract_first(target, network, listing.photos, extract, asked.device)
+    crew = None if asked.crew is None else asked.crew(source, extract)
+    noted = yield from _extract_first(target, network, listing.photos, extract, asked.device, crew)
     store = FeatureStore(target.waiting) if target.waiting.exists() else None
     index = yield from target.open(_facts(extract, source, asked.regions), network.digest, store)
     with target.no_empty_index(index):
@@ -179,6 +189,7 @@ def _photos(asked: _Wanted, target: Target) -> Steps:
             regions=asked.regions,
             workers=target.workers,
             device=asked.device,
+            crew=crew,
         )
         yield from _count(outcomes, done, len(listing.photos))
     _compare(index, asked, listing, done)
@@ -234,16 +245,24 @@ def extract_settings(known: IndexFacts, profile: str | None, changes: Changes, m
 
 
 def _extract_first(
-    target: Target, network: Network, photos: Sequence[Photo], config: ExtractConfig, device: str
+    target: Target,
+    network: Network,
+    photos: Sequence[Photo],
+    config: ExtractConfig,
+    device: str,
+    crew: Crew | None,
 ) -> Generator[Indexing, None, list[LeftOut]]:
     """Words can only be learned when there are features: they wait in a folder beside the index.
 
-    Returns what there is to say of photos that were taken.
+    Returns what there is to say of photos that were taken. Nothing is done where there are words already.
     """
+    if not target.needs_features:
+        return []
     from superfeat.extraction.extract import extract_to
 
     different = list({file_digest(photo.where) or photo.name: photo for photo in reversed(photos)}.values())[::-1]
-    outcomes = extract_to(target.waiting, network, different, config, workers=target.workers, device=device)
+    run = None if crew is None else crew.features
+    outcomes = extract_to(target.waiting, network, different, config, workers=target.workers, device=device, run=run)
     known = len(stored_names(target.waiting))
     noted: list[LeftOut] = []
     try:

@@ -13,6 +13,7 @@ from superfeat.index.boxes import PhotoRegions
 from superfeat.index.build import suggest_words
 from superfeat.index.codebook import Codebook, Round, remove_work, train_codebook
 from superfeat.index.index import Index
+from superfeat.index.lloyd import Assign
 from superfeat.index.manifest import IndexFacts
 from superfeat.index.splitting import create_shards
 from superfeat.index.writer import require_free
@@ -49,6 +50,7 @@ class Target:
         shards: int | None = None,
     ) -> None:
         self.path, self.workers, self.on_round, self.shards = path, workers, on_round, shards
+        self.assign: Assign | None = None
         self.old = (path / "manifest.json").is_file()
         if self.old and (codebook is not None or kernel is not None):
             raise SuperfeatError(f"{path} has its codebook and kernel already; they cannot be chosen again")
@@ -145,7 +147,7 @@ class Target:
         if not self._learned.exists():
             config = CodebookConfig(words=suggest_words(sum(entry.count for entry in store.entries)))
             yield Indexing("words", 0, None, "", f"learning a codebook of {config.words} words from these photos")
-            learn_words(store, config, self._learned, workers=self.workers, on_round=self.on_round)
+            learn_words(store, config, self._learned, workers=self.workers, on_round=self.on_round, assign=self.assign)
         return Codebook.open(self._learned)
 
 
@@ -157,8 +159,10 @@ def learn_words(
     overwrite: bool = False,
     workers: int | None = None,
     on_round: OnRound | None = None,
+    assign: Assign | None = None,
 ) -> None:
     """A codebook of these features. Stopped early it leaves its rounds beside the output, and goes on from there."""
     work = output.with_name(f"{output.name}.partial")
-    train_codebook(store, config, work=work, workers=workers, on_progress=on_round).save(output, overwrite=overwrite)
+    learned = train_codebook(store, config, work=work, workers=workers, on_progress=on_round, assign=assign)
+    learned.save(output, overwrite=overwrite)
     remove_work(work)

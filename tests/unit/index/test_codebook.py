@@ -12,7 +12,8 @@ import oracles
 from superfeat.config import CodebookConfig
 from superfeat.errors import ConfigError, StoreError, SuperfeatError, UnpickleError
 from superfeat.features import Features
-from superfeat.index.codebook import SPLIT, Codebook, Round, _move, train_codebook
+from superfeat.index.codebook import Codebook, Round, train_codebook
+from superfeat.index.lloyd import SPLIT, move_words
 
 SMALL = CodebookConfig(words=8, rounds=4, points_per_word=20)
 
@@ -134,7 +135,7 @@ def test_an_empty_word_takes_half_of_the_largest() -> None:
     """Two of them: the second takes a half of the half that the first took."""
     centroids = np.asarray([[5, 5], [1, 1], [6, 6], [2, 4]], np.float32)
     sums = np.asarray([[0, 0], [2, 6], [0, 0], [16, 32]], np.float64)
-    moved = _move(centroids, sums, np.asarray([0, 2, 0, 8]))
+    moved = move_words(centroids, sums, np.asarray([0, 2, 0, 8]))
     more, less = 1 + SPLIT, 1 - SPLIT
     expected = [[2 * more * less, 4 * less * more], [1.0, 3.0], [2 * more**2, 4 * less**2], [2 * less, 4 * more]]
     np.testing.assert_allclose(moved, expected, rtol=1e-6)
