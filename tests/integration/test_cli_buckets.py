@@ -7,10 +7,11 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
+from benchmarks.bucket_server import s3_server
 
 import superfeat.addresses.address as addresses
 from fixtures_archives import photo_bytes, tar_bytes, zip_bytes
-from fixtures_buckets import Proxy, faulty_proxy, s3_server
+from fixtures_buckets import Proxy, faulty_proxy
 from fixtures_cli import run, run_json
 from fixtures_recipe import save_random_network
 from superfeat import Index

@@ -6,11 +6,11 @@ name that are two photos are both kept, theirs under a longer name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool
 
+from superfeat.addresses.address import address_of
 from superfeat.images import Photo
 from superfeat.index.contents import Contents
 from superfeat.index.names import Image, MemoryNames, key_of
@@ -78,7 +78,7 @@ class Merging:
         """Theirs under a name that is free."""
         name = image.name
         if _has_path(image):
-            photo = Photo(Path(image.meta["path"]), image.name)
+            photo = Photo(address_of(image.meta["path"]), image.name)
             name = next(name for name in longer_names(photo) if not self._is_taken(name))
         named = image._replace(name=name)
         slim = named._replace(meta={key: named.meta[key] for key in ("path", "digest") if key in named.meta})
