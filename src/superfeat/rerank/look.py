@@ -96,15 +96,12 @@ def reorder_by_diffusion(searched: SearchedWith, hits: Sequence[Hit], floor: flo
 def diffused_order(
     searched: SearchedWith, ids: Int64[np.ndarray, "n"], scores: Float64[np.ndarray, "n"], floor: float
 ) -> Int64[np.ndarray, "first"]:
-    """The same of images by id: the places of the first in their new order. The best by score stays the best: nothing
-    that others say of it is surer than that, and a crowd of strangers that are alike must not come before it.
-    """
+    """The same of images by id: the places of the first in their new order."""
     images = searched.snapshot.words_of_many(ids[:FIRST].tolist())
     if any(image is None for image in images):  # one was deleted a moment ago: the order stays
         return np.arange(len(images))
     similarities = score_pairs(searched.snapshot, [image for image in images if image is not None], searched.config)
-    order = descending(diffuse(scores[:FIRST], (similarities + similarities.T) / 2, floor))
-    return np.concatenate([order[order == 0], order[order != 0]])
+    return descending(diffuse(scores[:FIRST], (similarities + similarities.T) / 2, floor))
 
 
 def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> tuple[ImageWords, int] | None:
