@@ -13,6 +13,7 @@ from benchmarks import (
     method_vectors,
     methods,
     pairs,
+    scale,
     search,
     train,
     training_curve,
@@ -51,6 +52,14 @@ def test_plain_fire_equals_ours() -> None:
         local = network.fast(image)
     torch.testing.assert_close(local.strengths[0], strengths, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(local.vectors[0], vectors, rtol=1e-4, atol=1e-5)
+
+
+def test_the_model_of_scale_is_fitted_and_simulated(tmp_path: Path) -> None:
+    small = ["--words", "256", "--words-per-image", "20", "--query-words", "60", "--queries", "2", "--rounds", "1"]
+    scale.main(["-o", str(tmp_path / "index"), "--images", "30", "90", *small, "--json", str(tmp_path / "out.json")])
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert [row["images"] for row in result["measured"]] == [30, 90]
+    assert result["at"]["answers"][0]["median_ms"] <= result["at"]["answers"][0]["p99_ms"]
 
 
 def test_the_search_benchmark_compares_equal_scores(tmp_path: Path) -> None:

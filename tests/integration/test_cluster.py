@@ -4,6 +4,7 @@ All tests that start Ray are in this file: it is started once, for one process o
 """
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import kills
+from benchmarks import shards as bench_shards
 
 import fixtures_shards
 from fixtures_cli import assert_refused, run, run_json
@@ -217,3 +220,18 @@ def test_what_a_cluster_does_not_do(plain: Path, photos: Path, tmp_path: Path) -
     assert_refused(refused, "boxes", "one machine")
     gone = run("index", photos, "-o", tmp_path / "index", "-w", tmp_path / "none", "--cluster", "auto")
     assert_refused(gone, "none")
+
+
+def test_the_benchmarks_still_run(tmp_path: Path) -> None:
+    """One actor dies and one worker; timings are not looked at."""
+    small = ["--words", "256", "--words-per-image", "20", "--query-words", "60", "--queries", "2", "--rounds", "1"]
+    out = tmp_path / "out.json"
+    bench_shards.main(["-o", str(tmp_path), "--images", "60", "--shards", "2", *small, "--json", str(out)])
+    told = json.loads(out.read_text())
+    assert (told["images"], told["equal_answers"], len(told["peak_MB_per_actor"])) == (60, 2, 2)
+    kills.main(["search", "-o", str(tmp_path), "--kills", "1", "--words", "256", "--json", str(out)])
+    told = json.loads(out.read_text())
+    assert (told["wrong"], told["unlabelled"]) == (0, 0)
+    kills.main(["index", "--kills", "1", "--photos", "12", "--json", str(out)])
+    told = json.loads(out.read_text())
+    assert (told["indexed"], told["lost"], told["twice"], told["equal_words"], told["blamed"]) == (12, 0, 0, 12, [])

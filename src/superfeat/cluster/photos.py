@@ -7,6 +7,7 @@ tried a few times more, and is named if none survives it.
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,6 +23,7 @@ TRIES = 3  # of a photo alone with a worker
 BATCH = 4  # photos that a worker gets at a time
 QUEUED = 2  # batches for each worker: one that it works at, and the next
 AHEAD = 4  # batches for each worker that may be ready before their turn
+PAUSE = 0.1  # seconds before a worker that died is asked again whether it is back
 START = 300.0  # seconds until workers must have loaded the network
 Outcome = TypeVar("Outcome", Features, LookedAt)
 
@@ -66,7 +68,7 @@ class _Batch(NamedTuple):
 
 class _UnderWay(NamedTuple):
     worker: int
-    batch: _Batch
+    batch: _Batch | None  # None: a worker that died is asked whether it is back
 
 
 class PhotoWorkers:
@@ -119,6 +121,7 @@ class _Round(Generic[Outcome]):
     def __init__(self, ray: Any, actors: Sequence[Any], vocabulary: Any) -> None:
         self._ray, self._actors, self._vocabulary = ray, actors, vocabulary
         self._load = [0] * len(actors)
+        self._away: dict[int, float] = {}  # workers that died, and since when
         self._running: dict[Any, _UnderWay] = {}
         self._again: list[_Batch] = []
         self._done: dict[int, Outcome | Skipped] = {}  # by the number of the photo
@@ -140,9 +143,9 @@ class _Round(Generic[Outcome]):
 
     def _start(self, batch: _Batch) -> bool:
         """Gives a batch to the worker with the least to do; False if all have enough."""
-        suspects = {one.worker for one in self._running.values() if one.batch.alone}
+        shut = {one.worker for one in self._running.values() if one.batch is not None and one.batch.alone}
         most = 1 if batch.alone else QUEUED
-        able = [number for number, load in enumerate(self._load) if load < most and number not in suspects]
+        able = [n for n, load in enumerate(self._load) if load < most and n not in shut and n not in self._away]
         if not able:
             return False
         worker = min(able, key=self._load.__getitem__)
@@ -155,16 +158,31 @@ class _Round(Generic[Outcome]):
         """Waits for one batch."""
         (ref,), _ = self._ray.wait(list(self._running), num_returns=1)
         worker, batch = self._running.pop(ref)
-        self._load[worker] -= 1
+        self._load[worker] -= batch is not None
         try:
             found = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, Exception) else error from None
         except self._ray.exceptions.RayError:  # the worker, or its machine, is gone
-            self._retry(batch)
+            if batch is not None:
+                self._retry(batch)
+            self._await(worker, again=batch is None)
         else:
+            if batch is None:
+                del self._away[worker]
+                return
             assert [one.name for one in found] == [photo.name for photo in batch.photos]
             self._done |= dict(enumerate(found, batch.first))
+
+    def _await(self, worker: int, again: bool) -> None:
+        """Gives a worker that died nothing before it is back: a photo it never saw is not what it died of."""
+        if worker in self._away and not again:
+            return
+        since = self._away.setdefault(worker, time.monotonic())
+        if len(self._away) == len(self._actors) and time.monotonic() > since + START:
+            raise SuperfeatError("no worker of the cluster is left; run the same command to go on when there are some")
+        time.sleep(PAUSE)
+        self._running[self._actors[worker].digest.remote()] = _UnderWay(worker, None)
 
     def _retry(self, batch: _Batch) -> None:
         """Each photo alone from now on, so that it is known which one it is that workers die of."""
