@@ -102,7 +102,8 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         return value
     if origin in (typing.Union, types.UnionType):
         inner = next(arg for arg in typing.get_args(hint) if arg is not type(None))
-        none = value is None or (value == "none" and inner is not str)  # TOML has no word for it
+        named = inner is not str and "none" not in typing.get_args(inner)
+        none = value is None or (value == "none" and named)  # TOML has no word for it
         if none and type(None) in typing.get_args(hint):
             return None
         return _coerce(value, inner, where)

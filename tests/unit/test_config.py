@@ -14,6 +14,7 @@ from superfeat.config import (
     LitConfig,
     NetworkConfig,
     Recipe,
+    SearchConfig,
     TrainingConfig,
     TrunkConfig,
 )
@@ -320,3 +321,4 @@ def test_what_may_be_left_out_is_left_out_by_name() -> None:
     assert overlay(fast, dict([parse_assignment("features_per_scale=none")])).features_per_scale is None
     with pytest.raises(ConfigError, match="'max_side' is 'none'"):
         overlay(fast, dict([parse_assignment("max_side=none")]))
+    assert overlay(SearchConfig(), dict([parse_assignment("norm=none")])).norm == "none"  # where that is a value
