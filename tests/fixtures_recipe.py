@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from superfeat.config import LitConfig, NetworkConfig, TrunkConfig
+from superfeat.index.codebook import train_codebook
 from superfeat.nets.local import Local
 from superfeat.training.run import Event
 from superfeat.weights import Network, build_module, save_network
@@ -165,6 +166,14 @@ def save_random_network(path: Path, templates: int, whitened_dim: int) -> Path:
     assert module.whitening is not None
     torch.nn.init.normal_(module.whitening.weight)
     save_network(Network(module, config), path)
+    return path
+
+
+def network_with_words(folder: Path) -> Path:
+    """A network with its codebook, so that no index has to learn one."""
+    path = save_random_network(folder / "tiny", templates=8, whitened_dim=16)
+    vectors = np.random.default_rng(0).standard_normal((256, 16)).astype(np.float32)
+    train_codebook([vectors / np.linalg.norm(vectors, axis=1, keepdims=True)], words=16).save(path / "codebook")
     return path
 
 

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import pytest
 
 from fixtures_archives import pack, photo_bytes, tar_bytes, zip_bytes
 from fixtures_cli import assert_refused, run, run_json
-from fixtures_recipe import save_random_network
+from fixtures_recipe import network_with_words
 from superfeat import Index
-from superfeat.index.codebook import train_codebook
 
 SMALL = ("--set", "max_side=64", "--set", "scales=[1.0]")
 PHOTOS = {f"{seed:03}.png": photo_bytes(seed) for seed in range(4)}
@@ -25,11 +23,7 @@ SHARD = {name: data for key, photo in PHOTOS.items() for name, data in ((key, ph
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network with its codebook, so that no index has to learn one."""
-    path = save_random_network(tmp_path_factory.mktemp("network") / "tiny", templates=8, whitened_dim=16)
-    vectors = np.random.default_rng(0).standard_normal((256, 16)).astype(np.float32)
-    train_codebook([vectors / np.linalg.norm(vectors, axis=1, keepdims=True)], words=16).save(path / "codebook")
-    return path
+    return network_with_words(tmp_path_factory.mktemp("network"))
 
 
 @pytest.fixture

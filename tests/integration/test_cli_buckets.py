@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import pytest
 from benchmarks.bucket_server import s3_server
 
@@ -13,10 +12,9 @@ import superfeat.addresses.address as addresses
 from fixtures_archives import photo_bytes, tar_bytes, zip_bytes
 from fixtures_buckets import Proxy, faulty_proxy
 from fixtures_cli import run, run_json
-from fixtures_recipe import save_random_network
+from fixtures_recipe import network_with_words
 from superfeat import Index
 from superfeat.addresses.address import address_of
-from superfeat.index.codebook import train_codebook
 from superfeat.recent import Recent
 
 pytest.importorskip("s3fs", reason="superfeat[buckets] is not installed")
@@ -64,11 +62,7 @@ def bucket(proxy: Proxy) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network with its codebook, so that no index has to learn one."""
-    path = save_random_network(tmp_path_factory.mktemp("network") / "tiny", templates=8, whitened_dim=16)
-    vectors = np.random.default_rng(0).standard_normal((256, 16)).astype(np.float32)
-    train_codebook([vectors / np.linalg.norm(vectors, axis=1, keepdims=True)], words=16).save(path / "codebook")
-    return path
+    return network_with_words(tmp_path_factory.mktemp("network"))
 
 
 @pytest.fixture

@@ -7,16 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
 import superfeat.sources.listing as listing_module
 from fixtures_cli import assert_refused, run, run_json
-from fixtures_recipe import noise, save_random_network
+from fixtures_recipe import network_with_words, noise
 from superfeat import Index
 from superfeat.images import NEEDS_HEIF, image_endings
-from superfeat.index.codebook import train_codebook
 from superfeat.sources.reasons import HEIF_ENDINGS
 
 SMALL = ("--set", "max_side=64", "--set", "scales=[1.0]")
@@ -24,11 +22,7 @@ SMALL = ("--set", "max_side=64", "--set", "scales=[1.0]")
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network with its codebook, so that no index has to learn one."""
-    path = save_random_network(tmp_path_factory.mktemp("network") / "tiny", templates=8, whitened_dim=16)
-    vectors = np.random.default_rng(0).standard_normal((256, 16)).astype(np.float32)
-    train_codebook([vectors / np.linalg.norm(vectors, axis=1, keepdims=True)], words=16).save(path / "codebook")
-    return path
+    return network_with_words(tmp_path_factory.mktemp("network"))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from superfeat.cli.terminal import Command
+from superfeat.cluster import PATIENCE
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -19,11 +20,18 @@ NEW_SHARDS = 8  # of an index that a cluster makes
 
 
 def cluster_options(command: Command) -> Command:
-    """--cluster and --replicas of verbs that search."""
+    """--cluster, --replicas and --patience of verbs that search."""
     replicas = click.option(
         "--replicas", default=1, show_default=True, type=click.IntRange(min=1), help="Actors for each shard."
     )
-    return cluster_option("Shards answer from this cluster of Ray's")(replicas(command))
+    patience = click.option(
+        "--patience",
+        default=PATIENCE,
+        show_default=True,
+        type=click.FloatRange(min=0, min_open=True),
+        help="Seconds that a question to the shards waits; who has not answered then is left out.",
+    )
+    return cluster_option("Shards answer from this cluster of Ray's")(replicas(patience(command)))
 
 
 def cluster_option(purpose: str) -> Callable[[Command], Command]:
@@ -54,7 +62,7 @@ def cluster_assign(address: str) -> "Iterator[Assign]":
 
 
 @contextlib.contextmanager
-def open_engine(path: Path, cluster: str | None, replicas: int, **options: Any) -> "Iterator[Engine]":
+def open_engine(path: Path, cluster: str | None, replicas: int, patience: float, **options: Any) -> "Iterator[Engine]":
     """An index that is asked here, or by its shards on a cluster."""
     from superfeat.engine import Engine
 
@@ -65,5 +73,5 @@ def open_engine(path: Path, cluster: str | None, replicas: int, **options: Any) 
         return
     from superfeat.cluster.search import open_far_index
 
-    with open_far_index(path, cluster, replicas=replicas) as index:
+    with open_far_index(path, cluster, replicas=replicas, patience=patience) as index:
         yield Engine(index, **options)

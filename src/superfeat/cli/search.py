@@ -107,6 +107,7 @@ def search(
     weights: str | None,
     cluster: str | None,
     replicas: int,
+    patience: float,
     assignments: tuple[str, ...],
     least: float | None,
     rerank: "Rerank | None",
@@ -127,7 +128,7 @@ def search(
     """
     from superfeat.index.given import names_of
 
-    opened = open_engine(index_folder, cluster, replicas, weights=weights, workers=workers)
+    opened = open_engine(index_folder, cluster, replicas, patience, weights=weights, workers=workers)
     engine = click.get_current_context().with_resource(opened)
     config = overlay(engine.index.config.search, dict(parse_assignment(text) for text in assignments), "search.")
     listed = [line.rstrip("\r\n") for line in only if line.strip()] if only else None

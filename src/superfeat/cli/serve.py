@@ -76,6 +76,7 @@ def serve(
     weights: str | None,
     cluster: str | None,
     replicas: int,
+    patience: float,
     device: str,
     workers: int | None,
     as_json: bool,
@@ -102,7 +103,7 @@ def serve(
     keep_memory()
     if Image.MAX_IMAGE_PIXELS and max_pixels > 2 * Image.MAX_IMAGE_PIXELS:
         limit_pixels(max_pixels)  # Pillow's own limit is lower
-    opened = open_engine(index_folder, cluster, replicas, weights=weights, device=device, workers=workers)
+    opened = open_engine(index_folder, cluster, replicas, patience, weights=weights, device=device, workers=workers)
     engine = click.get_current_context().with_resource(opened)
     if engine.knows_network:
         engine.network  # noqa: B018 - loaded now, so that what is wrong with it is said now

@@ -13,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from superfeat.cluster import PATIENCE
 from superfeat.cluster.connect import connected
+from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
 from superfeat.index.far import far_index
 from superfeat.index.index import Index
 from superfeat.index.part import ShardPart
 from superfeat.index.shards import ShardFolders, is_sharded
 
-PATIENCE = 5.0  # seconds that a search waits for a shard
 START = 120.0  # seconds until actors must have opened their shards
 AT_ONCE = 4  # questions that an actor answers at the same time
 
@@ -36,6 +37,11 @@ class Process(NamedTuple):
 
 class ShardActor(ShardPart):
     """What runs in the actor."""
+
+    def warm(self) -> None:
+        """A search for an image that it has: what is loaded at the first search is loaded then."""
+        for image, words in self.words_of(self.ids()[:1].tolist()).items():
+            self.search(words, SearchConfig(), 1, [image], None, None)
 
     def process(self) -> tuple[int, int]:
         """Its number, and the most memory that it has had."""
@@ -59,7 +65,7 @@ class ShardActors:
 
     def _require_started(self, path: Path) -> None:
         rows = zip(self.shards, self._actors, strict=True)
-        refs = {actor.facts.remote(): name for name, row in rows for actor in row}
+        refs = {actor.warm.remote(): name for name, row in rows for actor in row}
         ready, late = self._ray.wait(list(refs), num_returns=len(refs), timeout=START)
         for ref in late:
             raise SuperfeatError(f"{path}: shard {refs[ref]} does not answer after {START:.0f} seconds")
