@@ -144,6 +144,9 @@ def test_percent_localized(place: Path, tmp_path: Path) -> None:
     found = {(one["method"], one["top"]): one["percent"] for one in told["scores"]}
     assert found["exhaustive", 5] == [100.0, 100.0, 100.0]
     assert found["asmk", 5] == found["pooled", 5] == [100.0, 100.0, 100.0]
-    again = run(*asked)
-    assert "1 queries, 5 photos of the map" in again.stdout
+    written = next((tmp_path / "out").rglob("queries.jsonl"))
+    written.write_text(written.read_text() * 2)  # as two runs at once would have left it
+    again = run(*asked, "--json")
+    assert {one["queries"] for one in json.loads(again.stdout)["scores"]} == {1}
+    assert "1 queries, 5 photos of the map" in run(*asked).stdout
     assert_refused(run("evaluate", scene / "images", "--localization", "-o", tmp_path / "no"), "has no scene")

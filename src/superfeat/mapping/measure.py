@@ -28,7 +28,7 @@ from superfeat.mapping.map_folder import (
 )
 from superfeat.mapping.match_cache import MatchCache, Matched
 from superfeat.mapping.scenes import LocalizationSet
-from superfeat.storage.store import explained
+from superfeat.storage.store import explained, writer_lock
 from superfeat.work import Work
 
 LEVELS = ((0.25, 2.0), (0.5, 5.0), (5.0, 10.0))  # metres and degrees
@@ -88,24 +88,28 @@ def _measure(
     wanted = [(name, top) for name in methods for top in tops] + (
         [(EXHAUSTIVE, len(where.names))] if exhaustive else []
     )
-    done = read_results(folder / RESULTS)
-    seen = {(one["query"], one["method"], one["top"]) for one in done}
     cache = MatchCache(folder / MATCHES)
-    with explained(folder / RESULTS), (folder / RESULTS).open("a", encoding="utf-8") as file:
+    with (
+        writer_lock(folder),
+        explained(folder / RESULTS),
+        (folder / RESULTS).open("a", encoding="utf-8") as file,
+    ):
+        done = {(one["query"], one["method"], one["top"]): one for one in read_results(folder / RESULTS)}
         for number, photo in enumerate(scenes.queries.photos):
-            missing = [one for one in wanted if (photo.name, *one) not in seen]
+            missing = [one for one in wanted if (photo.name, *one) not in done]
             if missing:
                 points = find_points(photo, where.method)
                 camera, matched = scenes.queries.cameras[photo.name], cache.read(photo.name)
                 asked = _Query(where, scenes, photo.name, points, camera, matched)
                 for name, top in missing:
                     ranked = np.arange(top) if name == EXHAUSTIVE else np.argsort(-methods[name][number], kind="stable")
-                    done.append(asked.result(name, top, ranked[:top].tolist()))
-                    file.write(json.dumps(done[-1]) + "\n")
+                    found = asked.result(name, top, ranked[:top].tolist())
+                    done[photo.name, name, top] = found
+                    file.write(json.dumps(found) + "\n")
                 file.flush()
                 cache.write(photo.name, asked.matched)
             yield MapProgress("localizing", number + 1, len(scenes.queries.photos))
-    return [score(name, top, done) for name, top in wanted]
+    return [score(name, top, list(done.values())) for name, top in wanted]
 
 
 def read_results(path: Path) -> list[QueryResult]:
