@@ -87,10 +87,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def read_set(source: str, args: argparse.Namespace) -> Labelled:
-    """A set and its features, extracted as far as they are not there."""
+    """A set, or a folder with a folder of photos for each thing, and its features, extracted as far as they are not
+    there.
+    """
     name, _, prefix = source.partition(":")
-    test = read_drawn(args) if name == DRAWN else read_benchmark(str(args.data / "gnd" / f"{name}.json"), args.data)
-    test = take_part(test, prefix) if prefix else test
+    if Path(source).is_dir():
+        test = dataclasses.replace(read_benchmark(source), name=Path(source).name)
+    elif name == DRAWN:
+        test = read_drawn(args)
+    else:
+        test = read_benchmark(str(args.data / "gnd" / f"{name}.json"), args.data)
+        test = take_part(test, prefix) if prefix else test
     folder = args.features / test.name
     if not (folder / "manifest.json").is_file() or not FeatureStore(folder).manifest["complete"]:
         from superfeat.weights import load_network

@@ -255,7 +255,7 @@ class LossConfig:
 
     superfeature: float = 0.02
     decorrelation: float = 0.1
-    pooled: float = 0.0  # the global loss, eq. 2
+    pooled: float = 0.0  # the global loss, eq. 2; of a FIRe network with points, that of the points, as HOW is trained
     margin: float = 1.1  # of the super-feature loss
     pooled_margin: float = 0.8
     hinge: Literal["released", "paper"] = "released"

@@ -55,6 +55,20 @@ def given(tmp_path: Path) -> list[str]:
     return [*sets, "--data", str(tmp_path), "--features", str(tmp_path / "features"), "--json", str(tmp_path / "out")]
 
 
+def alike(folder: Path) -> Path:
+    """A folder with photos of things, and their features."""
+    photos = folder / "cartons"
+    names = [f"{thing}/{number}.png" for thing in range(THINGS) for number in range(VIEWS)]
+    facts = {"network": {"digest": "network"}, "extract": {"attention": "regions"}}
+    with feature_writer(folder / "features" / "cartons", facts, DIM, regions=True) as writer:  # type: ignore[arg-type]
+        for row, name in enumerate(names):
+            (photos / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(noise(16, 16, seed=row)).save(photos / name)
+            writer.add(view(name, 300 + row // VIEWS, row % VIEWS), (1, 1))
+        writer.finish()
+    return photos
+
+
 def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> None:
     origin = Origin("network", CODEBOOK.digest, "binary", 3.0, 0.0)
     known = Calibration(-1.0, 1.0, -0.1, Null(-4.0, 1.0, 20), origin)
@@ -68,10 +82,12 @@ def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> N
 
 def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tmp_path: Path) -> None:
     written = tmp_path / "calibration.json"
-    verification.main(["probability", *given, "--ship", "one", "other", "--write", str(written)])
+    asked = ["probability", *given, "--sets", "one", "--ship", "one", "--alike", str(alike(tmp_path))]
+    verification.main([*asked, "--tests", "other", "--write", str(written)])
     found = json.loads((tmp_path / "out").read_text())
-    sets = [f"{kind}: {name}" for kind in ("drawn", "whole") for name in ("one", "other")]
-    assert set(found) == {f"{name} by {fit}" for name in sets for fit in ("others", "shipped")}
+    sets = [f"{kind}: {name}" for kind in ("drawn", "whole") for name in ("one", "cartons")]
+    judged = {f"{name} by {fit}" for name in sets for fit in ("others", "shipped")}
+    assert set(found) == judged | {"drawn: other by shipped", "whole: other by shipped"}
     assert found["whole: one by others"]["clues"]["log_loss"] < found["whole: one by others"]["always"]
     fitted = Calibration.from_dict(json.loads(written.read_text()))
     assert fitted.weights is not None

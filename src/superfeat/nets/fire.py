@@ -26,18 +26,31 @@ class Fire(LocalNetwork):
 
     def describe(self, x: Float[Tensor, "batch channels h w"]) -> Local:
         """Local features from the trunk's map."""
+        found = self.superfeatures(x)
+        return found if self.points is None else joined(found, self.points(x))
+
+    def superfeatures(self, x: Float[Tensor, "batch channels h w"]) -> Local:
+        """Without points."""
         raw, maps = self.lit(x)
         height, width = x.shape[-2:]
         vectors = raw if self.whitening is None else self.whitening(raw)
-        found = Local(vectors, strength(raw), (height, width), maps)
-        return found if self.points is None else joined(found, self.points(x))
+        return Local(vectors, strength(raw), (height, width), maps)
 
     def on(self, trunk: Trunk, whitening: Whitening | None) -> "Fire":
-        """Without points, which are learned when all else is."""
+        """Without points, whose whitening is learned when all else is."""
         return Fire(trunk, self.lit, whitening)
 
     def fused(self, trunk: Trunk) -> "Fire":
         return Fire(trunk, FusedLit(self.lit), self.whitening, self.points)  # type: ignore[arg-type]
 
     def folded(self) -> "Fire":
-        return Fire(self.trunk, FoldedLit(self.lit), self.whitening)  # type: ignore[arg-type]
+        return TrainedFire(self.trunk, FoldedLit(self.lit), self.whitening, self.points)  # type: ignore[arg-type]
+
+
+class TrainedFire(Fire):
+    """Super-features alone, and the global vector of the points, where there are some."""
+
+    def describe(self, x: Float[Tensor, "batch channels h w"]) -> Local:
+        """Local features from the trunk's map."""
+        found = self.superfeatures(x)
+        return found if self.points is None else found._replace(pooled=self.points.pool(x))

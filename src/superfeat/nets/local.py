@@ -17,13 +17,14 @@ class Local(NamedTuple):
     """Local features of a batch of images at one scale.
 
     `maps` are attention maps, each summing to one over the places; None where each feature *is* one place of the
-    (height, width) `grid`, in row order.
+    (height, width) `grid`, in row order. `pooled` is a global vector of other features than these, where there is one.
     """
 
     vectors: Float[Tensor, "batch n dim"]
     strengths: Float[Tensor, "batch n"]
     grid: tuple[int, int]
     maps: Float[Tensor, "batch n height width"] | None
+    pooled: Float[Tensor, "batch dim"] | None = None
 
 
 class LocalNetwork(nn.Module, abc.ABC):

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from superfeat.nets.local import Local, LocalNetwork
+from superfeat.nets.local import Local, LocalNetwork, pool
 from superfeat.nets.trunk import Trunk
 from superfeat.nets.whitening import Whitening
 
@@ -29,15 +29,28 @@ class Points(nn.Module):
         """The points of the trunk's map, strongest first; the attention of each is its place alone."""
         batch, _, height, width = x.shape
         places = height * width
-        best = x.norm(dim=1).flatten(1).topk(how_many(self.per_side, places), dim=1)
-        if self.whitening is not None:
-            x = self.whitening(x.movedim(1, -1)).movedim(-1, 1)
-        smooth = nn.functional.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
-        every = smooth.flatten(2).transpose(1, 2)
+        strengths, every = self._everywhere(x)
+        best = strengths.topk(how_many(self.per_side, places), dim=1)
         vectors = every.gather(1, best.indices.unsqueeze(-1).expand(-1, -1, every.shape[-1]))
         maps = torch.zeros(batch, best.indices.shape[1], places, device=x.device, dtype=x.dtype)
         maps.scatter_(2, best.indices.unsqueeze(-1), 1.0)
         return Local(vectors, best.values, (height, width), maps.unflatten(2, (height, width)))
+
+    def pool(self, x: Float[Tensor, "batch channels h w"]) -> Float[Tensor, "batch dim"]:
+        """HOW's global vector, of all places: what points are trained by."""
+        strengths, every = self._everywhere(x)
+        full = torch.promote_types(every.dtype, torch.float32)
+        return pool([Local(every.to(full) - APART, strengths.to(full), (x.shape[2], x.shape[3]), None)])
+
+    def _everywhere(
+        self, x: Float[Tensor, "batch channels h w"]
+    ) -> tuple[Float[Tensor, "batch places"], Float[Tensor, "batch places dim"]]:
+        """The strength of every place, and its smoothed vector."""
+        strengths = x.norm(dim=1).flatten(1)
+        if self.whitening is not None:
+            x = self.whitening(x.movedim(1, -1)).movedim(-1, 1)
+        smooth = nn.functional.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
+        return strengths, smooth.flatten(2).transpose(1, 2)
 
 
 def how_many(per_side: float, places: int) -> int:

@@ -16,7 +16,7 @@ from superfeat.index.index import Index, QueryLike
 from superfeat.index.pairs import score_many
 from superfeat.index.partial import collect_missing
 from superfeat.index.snapshot import Snapshot
-from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, place_clues, support_of
+from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, back_of, place_clues, support_of
 from superfeat.probability.model import Calibration, match_prior
 from superfeat.rerank.geometry import PlacedWords, place_features, place_stored
 from superfeat.rerank.look import SearchedWith, SeenPhoto, look_again
@@ -25,10 +25,10 @@ from superfeat.rerank.strangers import (
     Null,
     Strangers,
     adapt_null,
-    back_evidence,
     evidence,
     hardly_strangers,
     measure_strangers,
+    meet_crowd,
     sample_images,
 )
 
@@ -99,7 +99,7 @@ def judge_seen(
     if calibration.weights is None or searched.placed is None:
         prior = match_prior(strangers.linked, strangers.sample, images)
         return calibration.without_clues().probability(above, images, prior)
-    return calibration.probability(above, images, clues=find_clues(strangers, searched, seen, above, null))
+    return calibration.probability(above, images, clues=find_clues(strangers, searched, seen))
 
 
 def judged_together(top: int) -> int:
@@ -123,13 +123,7 @@ def falling(chances: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
     return np.asarray(said, np.float64)
 
 
-def find_clues(
-    strangers: Strangers,
-    searched: SearchedWith,
-    seen: Sequence[SeenPhoto],
-    above: Float64[np.ndarray, "n"],
-    null: Null,
-) -> Clues:
+def find_clues(strangers: Strangers, searched: SearchedWith, seen: Sequence[SeenPhoto]) -> Clues:
     """What speaks for each result besides its score; the first 100 are asked, the others have no clues."""
     first = seen[:FIRST]
     clues = np.zeros((len(seen), len(CLUES)))
@@ -139,15 +133,16 @@ def find_clues(
     images = searched.snapshot.words_of_many([one.hit.id for one in first])
     known = [place for place, image in enumerate(images) if image is not None]
     some = [image for image in images if image is not None]
-    for place, scores in zip(known, score_many(strangers.images, some, searched.config), strict=True):
-        own = adapt_null(strangers.null, scores)
-        score = np.asarray([seen[place].hit.score])
-        clues[place, PLACE_CLUES] = back_evidence(score, own, null, strangers.null)[0]
+    asked = strangers.everyone.search(searched.words, searched.config).scores[None]
+    query = meet_crowd(asked, strangers.background)
+    found = meet_crowd(score_many(strangers.everyone, some, searched.config), strangers.background)
+    scores = np.asarray([first[place].hit.score for place in known])
+    clues[known, PLACE_CLUES] = back_of(scores, found, query, strangers.usual)
     others = [row for row, place in enumerate(known) if first[place].hit.id != searched.without]
     speakers = np.asarray(others[:SUPPORTERS], np.int64)  # the query itself, if it is a result, says nothing new
     voices = Snapshot.in_memory(searched.snapshot.layout, [some[row] for row in speakers.tolist()])
-    mutual = evidence(score_many(voices, some, searched.config), strangers.null)
-    clues[known, PLACE_CLUES + 1] = support_of(above[known], mutual, speakers)
+    mutual = score_many(voices, some, searched.config)
+    clues[known, PLACE_CLUES + 1] = support_of(scores, mutual, speakers, found, query)
     return clues
 
 

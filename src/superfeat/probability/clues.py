@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from superfeat.rerank.geometry import INLIER, PlacedWords, Verification
+from superfeat.rerank.strangers import Crowd
 
 CLUES = ("verified", "inliers", "spread", "back", "support")
 PLACE_CLUES = 3  # the first of them rest on places, which not every index has
@@ -39,14 +40,26 @@ def spread_of(places: Float64[np.ndarray, "m 4"], agreed: Bool[np.ndarray, "m"])
     return float(min(1.0, BROAD * np.sqrt(deviations[0] * deviations[1])))
 
 
+def back_of(scores: Float64[np.ndarray, "n"], found: Crowd, query: Crowd, usual: float) -> Float64[np.ndarray, "n"]:
+    """How far scores stand above what each found photo has with just any other. The query's own scores may all be
+    lower or higher than is usual, as with five words for each feature: that much is taken off.
+    """
+    return Crowd(found.location + query.location - usual, found.scale).above(scores)
+
+
 def support_of(
-    evidence: Float64[np.ndarray, "n"],
+    scores: Float64[np.ndarray, "n"],
     mutual: Float64[np.ndarray, "n first"],
     speakers: Int64[np.ndarray, "first"],
+    found: Crowd,
+    query: Crowd,
 ) -> Float64[np.ndarray, "n"]:
-    """The best word that another of the first results puts in: one is as good as the weaker of its two links, that
-    with the query and that with the result. `mutual` is the evidence of results with the `speakers` among them.
+    """The best word that another of the first results puts in: one is as good as the weakest of its links, that with
+    the query and that with the result, as the two of them see it. `mutual` are the scores of results with the
+    `speakers` among them. Photos that are alike whatever is asked have no say.
     """
-    links = np.minimum(mutual, np.asarray(evidence, np.float64)[speakers])
+    theirs = Crowd(found.location[speakers], found.scale[speakers])
+    links = np.minimum(found.above(mutual), theirs.above(mutual.T).T)
+    links = np.minimum(links, query.above(np.asarray(scores, np.float64)[None, speakers]))
     links[speakers, np.arange(len(speakers))] = -np.inf  # nobody speaks for itself
     return np.asarray(np.maximum(links.max(axis=1, initial=-np.inf), 0.0))

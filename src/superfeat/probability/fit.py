@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from superfeat.figures import Panel, Series
 from superfeat.probability.apply import background_for
-from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, support_of
+from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, back_of, support_of
 from superfeat.probability.comparing import Comparisons
 from superfeat.probability.honesty import BINS, Reliability
 from superfeat.probability.model import TOP, Calibration, Origin, fit_calibration, match_prior
@@ -18,12 +18,12 @@ from superfeat.rerank.strangers import (
     SAMPLE,
     Null,
     adapt_null,
-    back_evidence,
     different_images,
     evidence,
     fit_null,
     linked_share,
     logarithms,
+    meet_crowd,
 )
 
 ALL = np.iinfo(np.int64).max
@@ -53,7 +53,9 @@ class _Met(NamedTuple):
     kept: Int64[np.ndarray, "kept"]
     null: Null
     linked: float
-    sample: int
+    everyone: Int64[np.ndarray, "sample"]
+    background: Null
+    usual: float
 
 
 class Fitted(NamedTuple):
@@ -135,11 +137,12 @@ def whole_results(comparisons: Comparisons, background: Null) -> Results:
 
 
 def _meet_strangers(comparisons: Comparisons, sample: Int64[np.ndarray, "n"], background: Null) -> _Met:
-    """As likeness.py does it in an index."""
+    """As `measure_strangers` does it in an index."""
     scores = comparisons.pairs[np.ix_(sample, sample)]
     kept = different_images(scores, background)
     null = fit_null(scores[np.ix_(kept, kept)], background)
-    return _Met(sample[kept], null, linked_share(scores, null), len(sample))
+    usual = float(meet_crowd(scores.reshape(1, -1), background).location[0])
+    return _Met(sample[kept], null, linked_share(scores, null), sample, background, usual)
 
 
 def _first_results(
@@ -163,8 +166,8 @@ def _first_results(
         labels[first],
         same * comparisons.things[search],
         same * comparisons.search_sets[search],
-        same * match_prior(met.linked, met.sample, images),
-        _clues(comparisons, search, rows[first], scores[first], above, met, null),
+        same * match_prior(met.linked, len(met.everyone), images),
+        _clues(comparisons, search, rows[first], scores[first], met),
     )
 
 
@@ -173,22 +176,20 @@ def _clues(
     search: int,
     rows: Int64[np.ndarray, "n"],
     scores: Float64[np.ndarray, "n"],
-    above: Float64[np.ndarray, "n"],
     met: _Met,
-    null: Null,
 ) -> Clues:
     """As apply.py finds them in an index."""
     clues = np.zeros((len(rows), len(CLUES)))
     if comparisons.places is None:
         return clues
     clues[:, :PLACE_CLUES] = comparisons.places[search, rows]
-    for place, row in enumerate(rows.tolist()):
-        own = adapt_null(met.null, comparisons.pairs[row, met.kept])
-        clues[place, PLACE_CLUES] = back_evidence(scores[place : place + 1], own, null, met.null)[0]
+    query = meet_crowd(comparisons.scores[search][met.everyone][None], met.background)
+    found = meet_crowd(comparisons.pairs[np.ix_(rows, met.everyone)], met.background)
+    clues[:, PLACE_CLUES] = back_of(scores, found, query, met.usual)
     speakers = np.arange(min(len(rows), SUPPORTERS))
-    mutual = evidence(comparisons.pairs[np.ix_(rows, rows[speakers])], met.null)
-    mutual[rows[:, None] == rows[speakers]] = -np.inf  # two strangers for which one image stands
-    clues[:, PLACE_CLUES + 1] = support_of(above, mutual, speakers)
+    mutual = comparisons.pairs[np.ix_(rows, rows[speakers])]
+    mutual[rows[:, None] == rows[speakers]] = 0.0  # two strangers for which one image stands
+    clues[:, PLACE_CLUES + 1] = support_of(scores, mutual, speakers, found, query)
     return clues
 
 

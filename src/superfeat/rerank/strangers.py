@@ -24,6 +24,7 @@ LINK = 1.5  # the same for perhaps being one thing: where things are few, many o
 FAR = 4.0  # the same by the background: no collection's strangers lie as high
 QUERY_IMAGES = 100  # that the collection's null is worth beside what a query's own scores say
 MOST_ROUNDS = 100  # more than the search for the bulk has ever needed
+NARROWEST = 0.3  # the least scale of a crowd, in logarithms: copies of one photo have none
 
 
 class Null(NamedTuple):
@@ -135,13 +136,50 @@ def evidence(scores: Float64[np.ndarray, "*shape"], null: Null) -> Float64[np.nd
     return (logarithms(values) - null.location) / null.scale
 
 
-def back_evidence(
-    scores: Float64[np.ndarray, "n"], found: Null, query: Null, collection: Null
-) -> Float64[np.ndarray, "n"]:
-    """How far scores stand above those of a found photo with strangers. The query's own scores may all be lower or
-    higher than those of the collection, as with five words for each feature: that much is taken off.
+# -- What photos have in common with just any other of a collection
+
+
+class Crowd(NamedTuple):
+    """How each of some photos scores with just any photo: location and scale of the logarithm."""
+
+    location: Float64[np.ndarray, "n"]
+    scale: Float64[np.ndarray, "n"]
+
+    def above(self, scores: Float64[np.ndarray, "n *m"]) -> Float64[np.ndarray, "n *m"]:
+        """How far scores of these photos stand above it, in deviations."""
+        shape = (-1, *(1,) * (np.ndim(scores) - 1))
+        return np.asarray((logarithms(scores) - self.location.reshape(shape)) / self.scale.reshape(shape))
+
+
+def meet_crowd(scores: Float64[np.ndarray, "n sample"], background: Null) -> Crowd:
+    """From the scores of each photo with a sample of a collection, and what is known beforehand.
+
+    Strangers are photos of which no two look alike, so that photos that are all alike, frames on a wall, would stand
+    out from them. The lower half of all that there are decides here: what stands out from it stands out from what the
+    whole collection has in common, and where things have many photos these are in the upper half.
     """
-    return evidence(scores, found._replace(location=found.location + query.location - collection.location))
+    values = np.sort(np.asarray(scores, np.float64), axis=1)
+    none = (values <= 0).sum(axis=1)  # without a common word: they say nothing
+    some = values.shape[1] - none
+    lower, middle = (_sorted_quantile(values, none, some, share) for share in (0.25, 0.5))
+    own = some / (some + background.images)
+    location = own * middle + (1 - own) * background.location
+    scale = own * (middle - lower) / MEDIAN_TO_QUARTILE + (1 - own) * background.scale
+    return Crowd(location, np.maximum(scale, NARROWEST))
+
+
+def _sorted_quantile(
+    values: Float64[np.ndarray, "n sample"], none: Int64[np.ndarray, "n"], some: Int64[np.ndarray, "n"], share: float
+) -> Float64[np.ndarray, "n"]:
+    """Of the logarithms of the values after the first `none` of each row, which rise; 0 where there are no more."""
+    if not values.shape[1]:
+        return np.zeros(len(values))
+    place = none + share * np.maximum(some - 1, 0)
+    below = np.minimum(np.floor(place).astype(np.int64), values.shape[1] - 1)
+    beyond = np.minimum(below + 1, values.shape[1] - 1)
+    rows = np.arange(len(values))
+    first, second = logarithms(values[rows, below]), logarithms(values[rows, beyond])
+    return np.where(some > 0, first + (place - below) * (second - first), 0.0)
 
 
 def hardly_strangers(null: Null) -> float:
@@ -154,13 +192,21 @@ def hardly_strangers(null: Null) -> float:
 
 class Strangers(NamedTuple):
     """Different images of a collection, as an index of their own, how they score with each other, and which share of
-    the pairs of images is linked in the sample that they were taken from.
+    the pairs of images is linked in the sample that they were taken from; and this sample, what is known of strangers
+    beforehand, and where just any pair of the sample scores.
     """
 
     images: Snapshot
     null: Null
     linked: float
-    sample: int  # images in it
+    everyone: Snapshot
+    background: Null
+    usual: float
+
+    @property
+    def sample(self) -> int:
+        """Images in it."""
+        return len(self.everyone)
 
 
 def sample_images(snapshot: Snapshot, count: int = SAMPLE) -> Int64[np.ndarray, "n"]:
@@ -177,5 +223,7 @@ def measure_strangers(
     kept = different_images(scores, background)
     null = fit_null(scores[np.ix_(kept, kept)], background)
     # In memory: so what is asked of a few images costs the same in a collection of any size.
-    different = Snapshot.in_memory(snapshot.layout, [images[number] for number in kept])
-    return Strangers(different, null, linked_share(scores, null), len(images))
+    different, everyone = (Snapshot.in_memory(snapshot.layout, some) for some in ([images[n] for n in kept], images))
+    known = background or null
+    usual = float(meet_crowd(scores.reshape(1, -1), known).location[0])
+    return Strangers(different, null, linked_share(scores, null), everyone, known, usual)

@@ -107,7 +107,7 @@ def describe_one(describe: Describe, image: Tensor, config: LossConfig) -> OneIm
         found = attention_correlation(local.maps).sum()
         own, correlation = config.decorrelation * found, found.item()
     vectors = full.vectors if local.maps is not None and config.superfeature else None
-    return OneImage(Shared(vectors, pool([full]) if config.pooled else None), own, correlation)
+    return OneImage(Shared(vectors, _pooled(full) if config.pooled else None), own, correlation)
 
 
 def differentiate_one(
@@ -186,23 +186,28 @@ def describe_all(describe: Describe, images: Sequence[Tensor]) -> list[Local]:
     for numbers in sizes.values():
         batch = describe(torch.stack([images[number] for number in numbers]))
         for row, number in enumerate(numbers):
-            maps = None if batch.maps is None else batch.maps[row : row + 1]
-            found[number] = Local(batch.vectors[row : row + 1], batch.strengths[row : row + 1], batch.grid, maps)
+            found[number] = _assemble(batch, [part[row : row + 1] for part in _parts(batch)])
     return [found[number] for number in range(len(images))]
 
 
 def _parts(local: Local) -> list[Tensor]:
-    return [local.vectors, local.strengths, *([] if local.maps is None else [local.maps])]
+    return [part for part in local if isinstance(part, Tensor)]
 
 
 def _assemble(local: Local, parts: Sequence[Tensor]) -> Local:
-    return Local(parts[0], parts[1], local.grid, parts[2] if len(parts) > 2 else None)
+    names = [name for name, part in local._asdict().items() if isinstance(part, Tensor)]
+    return local._replace(**dict(zip(names, parts, strict=True)))  # type: ignore[arg-type]
 
 
 def _in_full(local: Local) -> Local:
     """Half precision ends with the network: losses are sums of small differences."""
     kind = torch.promote_types(local.vectors.dtype, torch.float32)
     return local._replace(vectors=local.vectors.to(kind), strengths=local.strengths.to(kind))
+
+
+def _pooled(local: Local) -> Float[Tensor, "batch dim"]:
+    """The global vector that is trained: of the points, where a network has some, else of all features."""
+    return pool([local]) if local.pooled is None else local.pooled
 
 
 def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tensor, ""], Float64[Tensor, "measures"]]:
@@ -217,7 +222,7 @@ def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tenso
         parts["decorrelation"] = config.decorrelation * correlations.sum()
         measures["correlation"] = correlations.mean().item()
     if config.pooled:
-        vectors = torch.cat([pool([_in_full(local)]) for local in images])
+        vectors = torch.cat([_pooled(_in_full(local)) for local in images])
         parts["pooled"] = global_loss(
             vectors[0],
             vectors[1],

@@ -25,6 +25,7 @@ NORM_BATCHES, NORM_BATCH = 4, 16
 def fit_recipe(recipe: Recipe) -> tuple[Recipe, Network | None]:
     """The recipe with the trunk of its weights, and those weights; WeightsError where they contradict each other."""
     if recipe.weights in (None, NEW):
+        _require_points(recipe.network, None, NEW)
         return recipe, None
     given = _load(str(recipe.weights), recipe.network)
     if not isinstance(given.module, nn.Module):
@@ -32,6 +33,7 @@ def fit_recipe(recipe: Recipe) -> tuple[Recipe, Network | None]:
             f"{recipe.weights} is an exported network, which cannot be trained; give the one it came from"
         )
     _require_fit(recipe.network, given.config, str(recipe.weights))
+    _require_points(recipe.network, given.config.points, str(recipe.weights))
     network = dataclasses.replace(recipe.network, trunk=given.config.trunk)
     return dataclasses.replace(recipe, network=network), given
 
@@ -65,9 +67,18 @@ def _require_fit(wanted: NetworkConfig, given: NetworkConfig, source: str) -> No
             )
 
 
+def _require_points(wanted: NetworkConfig, given: float | None, source: str) -> None:
+    """Points are trained where the weights have them; a network that has none gets them afterwards."""
+    if wanted.points is not None and wanted.points != given:
+        raise WeightsError(
+            f"{source} does not fit the recipe: network.points is {wanted.points}, the weights have {given}; "
+            "`superfeat weights points` adds them to a network"
+        )
+
+
 def build_start(recipe: Recipe, given: Network | None) -> Network:
     """The recipe's network: parts that `given` has are copied from it, others are new, by the recipe's seed."""
-    config = dataclasses.replace(recipe.network, whitened_dim=None)
+    config = dataclasses.replace(recipe.network, whitened_dim=None, points=None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         module = build_module(config)
@@ -84,6 +95,8 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
         )
         if given.config.whitened_dim is not None and same:
             module.whitening = given.module.whitening
+            if recipe.network.points is not None:
+                module.points = given.module.points
             config = recipe.network
     return Network(module, config, {**({} if given is None else given.provenance), "start": origin})
 

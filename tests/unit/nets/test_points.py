@@ -1,5 +1,6 @@
 """Points beside super-features: against plain loops; kept whole by extraction; words of their own; learned, stored."""
 
+import copy
 import dataclasses
 from pathlib import Path
 
@@ -11,12 +12,16 @@ from PIL import Image
 import oracles
 from fixtures_recipe import noise, relative_error
 from superfeat import CodebookConfig, ExtractConfig, Network, extract, load_network, save_network, train_codebook
-from superfeat.config import NetworkConfig
-from superfeat.errors import ConfigError, SuperfeatError
+from superfeat.config import NetworkConfig, Recipe
+from superfeat.errors import ConfigError, SuperfeatError, WeightsError
 from superfeat.extraction.extract import pool_features, pool_to
 from superfeat.nets.fire import Fire
+from superfeat.nets.how import How
+from superfeat.nets.local import pool
 from superfeat.nets.points import APART, Points, how_many
+from superfeat.nets.training import for_training
 from superfeat.nets.whitening import Whitening
+from superfeat.training.start import build_start, fit_recipe
 from superfeat.training.whiten import fit_points, fit_whitening
 
 SCALES = ExtractConfig(features_per_scale=3, scales=(1.0, 0.5))
@@ -162,3 +167,46 @@ def test_what_cannot_have_points(tiny_network: Network, tiny_how: Network, tmp_p
     ):
         with pytest.raises(ConfigError, match="points"):
             NetworkConfig(**settings)
+
+
+def test_what_points_are_trained_by_is_the_global_vector_of_how(tiny_network: Network, with_points: Network) -> None:
+    """Of all places of the map, without what keeps points and super-features apart; super-features are as ever."""
+    module = with_points.module
+    assert isinstance(module, Fire)
+    assert module.points is not None
+    assert module.points.whitening is not None
+    whitening = copy.deepcopy(module.points.whitening)
+    whitening.bias.data -= APART
+    images = torch.rand(2, 3, 70, 90, generator=torch.Generator().manual_seed(0))
+    trained, how = for_training(module), How(module.trunk, whitening)
+    found, alone = trained(images), for_training(tiny_network.module)(images)
+    assert found.pooled is not None
+    assert alone.pooled is None
+    torch.testing.assert_close(found.pooled, pool([how(images)]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.vectors, alone.vectors)
+    direction = torch.randn(found.pooled.shape, generator=torch.Generator().manual_seed(1))
+    weights = [value for value in module.trunk.parameters() if value.requires_grad]  # type: ignore[attr-defined]
+    ours = torch.autograd.grad((found.pooled * direction).sum(), weights)
+    theirs = torch.autograd.grad((pool([how(images)]) * direction).sum(), weights)
+    scale = max(float(one.abs().max()) for one in theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert float((mine - other).abs().max()) < 1e-3 * scale
+
+
+def test_training_begins_with_the_points_of_the_weights(with_points: Network, tmp_path: Path) -> None:
+    save_network(with_points, tmp_path / "net")
+    recipe = Recipe(weights=str(tmp_path / "net"), network=with_points.config)
+    fitted, given = fit_recipe(recipe)
+    start = build_start(fitted, given)
+    assert start.digest == with_points.digest
+    without = dataclasses.replace(recipe, network=dataclasses.replace(with_points.config, points=None))
+    assert build_start(*fit_recipe(without)).module.points is None
+
+
+@pytest.mark.parametrize("weights", [None, "net"])
+def test_points_that_the_weights_lack_are_refused(tiny_network: Network, tmp_path: Path, weights: str | None) -> None:
+    save_network(tiny_network, tmp_path / "net")
+    network = dataclasses.replace(tiny_network.config, points=2.0)
+    recipe = Recipe(weights=weights and str(tmp_path / weights), network=network)
+    with pytest.raises(WeightsError, match=r"points is 2.0.*`superfeat weights points`"):
+        fit_recipe(recipe)

@@ -5,24 +5,70 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superfeat.features import ImageWords
-from superfeat.probability.clues import place_clues, spread_of, support_of
+from superfeat.probability.clues import back_of, place_clues, spread_of, support_of
 from superfeat.probability.fit import pad_results
 from superfeat.rerank.geometry import PlacedWords, Verification
-from superfeat.rerank.strangers import Null, back_evidence, evidence
+from superfeat.rerank.strangers import Crowd, Null, meet_crowd
 
 MODEST = settings(deadline=None, max_examples=40)
 
 
+def random_crowd(rng: np.random.Generator, count: int) -> Crowd:
+    return Crowd(rng.normal(-6, 1, count), rng.uniform(0.3, 2, count))
+
+
+def above(score: float, crowd: Crowd, row: int) -> float:
+    return float((np.log(score) - crowd.location[row]) / crowd.scale[row])
+
+
 @MODEST
 @given(st.integers(0, 2**32 - 1), st.integers(0, 8), st.integers(0, 6))
-def test_support_is_the_best_of_the_weaker_links(seed: int, count: int, first: int) -> None:
+def test_support_is_the_best_of_the_weakest_links(seed: int, count: int, first: int) -> None:
     rng = np.random.default_rng(seed)
-    above, speakers = rng.normal(2, 3, count), np.sort(rng.permutation(count)[:first])
-    mutual = rng.normal(2, 3, (count, len(speakers)))
+    scores, speakers = np.exp(rng.normal(-4, 2, count)), np.sort(rng.permutation(count)[:first])
+    mutual = np.exp(rng.normal(-4, 2, (count, len(speakers))))
+    found, query = random_crowd(rng, count), random_crowd(rng, 1)
+
+    def link(row: int, column: int, speaker: int) -> float:
+        both = above(mutual[row, column], found, row), above(mutual[row, column], found, speaker)
+        return min(*both, above(scores[speaker], query, 0))
+
     slow = [
-        max([0.0, *(min(mutual[row][k], above[s]) for k, s in enumerate(speakers) if s != row)]) for row in range(count)
+        max([0.0, *(link(row, column, s) for column, s in enumerate(speakers.tolist()) if s != row)])
+        for row in range(count)
     ]
-    assert support_of(above, mutual, speakers).tolist() == slow
+    assert np.allclose(support_of(scores, mutual, speakers, found, query), slow, rtol=1e-12)
+
+
+@MODEST
+@given(st.integers(0, 2**32 - 1), st.integers(0, 12))
+def test_a_crowd_is_the_lower_half_of_all_scores_beside_what_is_known(seed: int, sample: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = np.exp(rng.normal(-6, 2, (5, sample))) * (rng.random((5, sample)) < 0.7)
+    background = Null(-8.0, 1.5, 20)
+    crowd = meet_crowd(scores, background)
+    for row, location, scale in zip(scores, crowd.location, crowd.scale, strict=True):
+        logs = np.log(row[row > 0])
+        lower, middle = np.quantile(logs, (0.25, 0.5)) if len(logs) else (0.0, 0.0)
+        own = len(logs) / (len(logs) + 20)
+        assert np.isclose(location, own * middle - (1 - own) * 8)
+        assert np.isclose(scale, max(0.3, own * (middle - lower) / 0.6745 + (1 - own) * 1.5))
+
+
+def test_photos_that_are_alike_whatever_is_asked_have_no_say() -> None:
+    """Frames on a wall: each is as like any other as any. Of twenty photos of one thing each stands out from 80."""
+    rng = np.random.default_rng(0)
+    wall = np.exp(rng.normal(-4, 0.5, (101, 101)))
+    wall = np.sqrt(wall * wall.T)
+    things = np.where(np.add.outer(np.arange(101) // 21, -(np.arange(101) // 21)) == 0, wall, wall * np.exp(-4))
+    support = {}
+    for name, pairs in (("wall", wall), ("things", things)):
+        first = 1 + np.argsort(-pairs[0, 1:])[:20]
+        query, found = (meet_crowd(pairs[rows][:, 1:], Null(-8.0, 1.2, 20)) for rows in ([0], first))
+        mutual = pairs[np.ix_(first, first)]
+        support[name] = support_of(pairs[0, first], mutual, np.arange(20), found, query)
+    assert np.median(support["wall"]) < 3
+    assert support["things"].min() > 4
 
 
 def test_spread_is_a_length_from_none_to_all() -> None:
@@ -47,11 +93,12 @@ def test_places_give_three_clues_and_zeros_where_nobody_knows() -> None:
 
 
 def test_from_the_other_side_a_query_that_scores_low_with_everybody_is_no_worse() -> None:
-    collection, found = Null(-4.0, 0.5, 10), Null(-3.5, 0.4, 10)
-    score = np.asarray([0.05])
-    assert back_evidence(score, found, collection, collection) == evidence(score, found)
-    lower = back_evidence(score / 3, found, Null(-4.0 - np.log(3), 0.5, 10), collection)
-    assert np.allclose(lower, evidence(score, found))
+    found, usual = random_crowd(np.random.default_rng(0), 3), -4.0
+    scores = np.asarray([0.05, 0.01, 0.2])
+    query = Crowd(np.asarray([usual]), np.asarray([1.0]))
+    assert np.array_equal(back_of(scores, found, query, usual), found.above(scores))
+    lower = Crowd(query.location - np.log(3), query.scale)
+    assert np.allclose(back_of(scores / 3, found, lower, usual), found.above(scores))
 
 
 def test_strangers_that_stand_for_many_more_score_as_more_of_the_same() -> None:
