@@ -10,8 +10,8 @@ import numpy as np
 from superfeat.errors import StoreError
 from superfeat.storage.store import explained
 
-VERSION = 1
-RECORD = np.dtype([("other", "<i8"), ("score", "<f8"), ("probability", "<f8"), ("matches", "<i8")])
+VERSION = 2  # the first had no verified share
+RECORD = np.dtype([("other", "<i8"), ("score", "<f8"), ("probability", "<f8"), ("matches", "<i8"), ("verified", "<f8")])
 HEAD = np.dtype([("number", "<i8"), ("count", "<i8")])
 FLUSH_EVERY = 256
 

@@ -18,9 +18,10 @@ from superfeat.features import ImageWords
 from superfeat.images import Skipped, read_header
 from superfeat.mapping.pair_files import PairFormat, write_pairs_file
 from superfeat.mapping.pair_journal import RECORD, PairJournal
-from superfeat.mapping.rows import Forest, Pair, PairTable, connecting, join_tables, unique_pairs, verified_share
+from superfeat.mapping.rows import Forest, Pair, PairTable, connecting, join_tables, unique_pairs
 from superfeat.mapping.sequence import by_names, by_times
 from superfeat.probability.apply import judge_ranking
+from superfeat.rerank.geometry import place_stored, verify_photos
 from superfeat.threads import all_cores, in_order
 from superfeat.work import Work
 
@@ -117,7 +118,26 @@ class PairFinder:
         records = np.empty(len(kept), RECORD)
         records["other"] = np.searchsorted(self.ids, ids[kept])
         records["score"], records["probability"], records["matches"] = scores[kept], chances[kept], -1
+        records["verified"] = np.nan  # asked for when pairs are written, once for each
         return records
+
+    def verified(self, number: int, others: Sequence[int], names: Sequence[str]) -> list[float | None]:
+        """The share of the score of a photo with each of the others whose words lie alike in both; None where an index
+        does not say where words lie.
+        """
+        numbers = [number, *others]
+        metas = self.index.meta([names[one] for one in numbers])
+        query, *photos = (
+            place_stored(words, metas.get(names[one], {}))
+            for one, words in zip(numbers, self.words(numbers), strict=True)
+        )
+        known = [place for place, photo in enumerate(photos) if photo is not None]
+        shares: list[float | None] = [None] * len(others)
+        if query is not None:
+            some = [photo for photo in photos if photo is not None]
+            for place, one in zip(known, verify_photos(self.snapshot, query, some, self.config), strict=True):
+                shares[place] = one.verified
+        return shares
 
     def agreements(self, pairs: Sequence[tuple[int, int]]) -> Iterator[tuple[float, int]]:
         """The score of each two photos, and how many words of both agree."""
@@ -157,7 +177,7 @@ def _pairs_of_index(
     names = finder.snapshot.names(finder.ids)
     followed, untimed = _sequence(engine, names, rules)
     chosen, forest, matches = _choose(finder, table, followed)
-    written = write_pairs_file(output, _rows(chosen, names, matches, finder.ids), kind)
+    written = write_pairs_file(output, _rows(finder, chosen, names, matches, verified=kind == "csv"), kind)
     journal.remove()
     paired = np.union1d(chosen.first, chosen.second)
     alone = [names[number] for number in np.setdiff1d(np.arange(count), paired).tolist()]
@@ -284,17 +304,24 @@ def _best_outside(finder: PairFinder, roots: Int64[np.ndarray, "n"], part: int) 
 
 
 def _rows(
-    table: PairTable, names: Sequence[str], matches: Int64[np.ndarray, "n"] | None, ids: Int64[np.ndarray, "images"]
+    finder: PairFinder,
+    table: PairTable,
+    names: Sequence[str],
+    matches: Int64[np.ndarray, "n"] | None,
+    verified: bool,
 ) -> Iterator[Pair]:
-    order = np.lexsort((table.second, -table.score, table.first))
-    for row in order.tolist():
-        first, second = int(table.first[row]), int(table.second[row])
-        chance = float(table.probability[row])
-        yield Pair(
-            names[first],
-            names[second],
-            float(table.score[row]),
-            None if np.isnan(chance) else chance,
-            None if matches is None else int(matches[row]),
-            verified_share(int(ids[first]), int(ids[second])),
-        )
+    order = np.lexsort((table.second, -table.score, table.first)).tolist()
+    for first, rows in itertools.groupby(order, key=lambda row: int(table.first[row])):
+        mine = list(rows)
+        others = [int(table.second[row]) for row in mine]
+        shares = finder.verified(first, others, names) if verified else [None] * len(mine)
+        for row, second, share in zip(mine, others, shares, strict=True):
+            chance = float(table.probability[row])
+            yield Pair(
+                names[first],
+                names[second],
+                float(table.score[row]),
+                None if np.isnan(chance) else chance,
+                None if matches is None else int(matches[row]),
+                share,
+            )

@@ -59,9 +59,10 @@ def _rows(journal: PairJournal, queries: Sequence[Photo], finder: PairFinder, al
         if not names:
             alone.append(photo.name)
         for name, record in zip(names, block, strict=True):
-            chance = float(record["probability"])
-            known = None if np.isnan(chance) else chance
-            yield Pair(photo.name, name, float(record["score"]), known, int(record["matches"]))
+            chance, share = (
+                None if np.isnan(record[column]) else float(record[column]) for column in ("probability", "verified")
+            )
+            yield Pair(photo.name, name, float(record["score"]), chance, int(record["matches"]), share)
 
 
 def retrieve(engine: Engine, photo: Photo, finder: PairFinder, choice: PairChoice) -> np.ndarray:
@@ -74,6 +75,6 @@ def retrieve(engine: Engine, photo: Photo, finder: PairFinder, choice: PairChoic
             continue
         agreeing = int((score_words(finder.snapshot, asked.words, words, asked.config).scores > 0).sum())
         if agreeing >= choice.min_matches:
-            chance = np.nan if hit.probability is None else hit.probability
-            found.append((hit.id, hit.score, chance, agreeing))
+            chance, share = (np.nan if value is None else value for value in (hit.probability, hit.verified))
+            found.append((hit.id, hit.score, chance, agreeing, share))
     return np.asarray(found, RECORD)

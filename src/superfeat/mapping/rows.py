@@ -16,13 +16,7 @@ class Pair(NamedTuple):
     score: float
     probability: float | None = None
     matches: int | None = None  # words that both have and whose codes agree; None if nobody asked
-    # Which share of the score lies in one arrangement in both photos. The one place to fill it is `verified_share`.
-    verified: float | None = None
-
-
-def verified_share(first: int, second: int) -> float | None:
-    """Of two images of the index, by their ids. None: pairs are not verified."""
-    return None
+    verified: float | None = None  # share of the score whose words lie alike in both photos; None if nobody asked
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

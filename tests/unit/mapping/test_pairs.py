@@ -7,16 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fixtures_found import small_engine
 from oracles_mapping import best_pairs, pair_score, parts_of
-from superfeat.engine import Engine
+from superfeat.engine import Engine, Named
 from superfeat.errors import StoreError, SuperfeatError
 from superfeat.features import ImageWords
+from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.mapping.pair_files import read_pairs_file
 from superfeat.mapping.pairs import PairChoice, pairs_of_index
+from superfeat.mapping.query_pairs import pairs_of_queries
 from superfeat.mapping.rows import Forest, PairTable, connecting, unique_pairs
 from superfeat.mapping.sequence import by_names, by_times, natural_key
+from superfeat.weights import Network
 
 DIM, WORDS, PER_PHOTO = 128, 400, 12
 CODEBOOK = Codebook(np.random.default_rng(0).standard_normal((WORDS, DIM)).astype(np.float32))
@@ -193,3 +197,21 @@ def test_a_scene_of_one_photo(tmp_path: Path) -> None:
 def test_choices_that_are_none(wrong: dict[str, int]) -> None:
     with pytest.raises(SuperfeatError, match="must be 1 or more"):
         PairChoice(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("of_queries", [False, True])
+def test_the_verified_share_is_that_of_a_search(tmp_path: Path, tiny_network: Network, of_queries: bool) -> None:
+    engine, output = small_engine(tmp_path, tiny_network), tmp_path / "pairs.csv"
+    if of_queries:
+        names = ["a.png", "b.png", "c.png"]
+        photos = [Photo(tmp_path / "photos" / name, name) for name in names]
+        pairs_of_queries(engine, photos, output, "csv").result()
+        found = {name: engine.search(photo.path, top=50) for name, photo in zip(names, photos, strict=True)}
+    else:
+        pairs_of_index(engine, output, "csv").result()
+        found = {name: engine.search(Named(name), top=50) for name in engine.index.names()}
+    shares = {(name, hit.name): hit.verified for name, hits in found.items() for hit in hits}
+    rows = [line.split(",") for line in output.read_text().splitlines()[1:]]
+    assert rows
+    for first, second, *_, verified in rows:
+        assert float(verified) == pytest.approx(shares[first, second], rel=1e-5)
