@@ -279,7 +279,7 @@ def test_import_of_the_reference_files(shared: Path, tmp_path: Path) -> None:
         (["codebook", "{features}", "-o", "{tmp}/codebook"], "exists already"),
         (["codebook", "{tmp}/nowhere", "-o", "{tmp}/c"], "not a features folder"),
         (["index", "{tmp}/nowhere", "-o", "{tmp}/i"], "no photos at"),
-        (["index", "{features}", "-o", "{index}", "--codebook", "{tmp}/codebook"], "has its codebook"),
+        (["index", "{features}", "-o", "{index}", "--kernel", "real"], "has the kernel binary"),
         (["index", "{features}", "-o", "{photos}"], "exists already and is no index; choose a new folder"),
         (["index", "{photos}", "-o", "{photos}", "-w", "{network}"], "exists already and is no index; choose a new"),
         (

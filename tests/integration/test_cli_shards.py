@@ -50,6 +50,14 @@ def test_engine_explains_and_groups_the_same(plain: Path, shards: Path) -> None:
     assert repr(groups[0]) == repr(groups[1])
 
 
+@pytest.mark.parametrize("kind", ["csv", "hloc"])
+def test_pairs_are_the_same(plain: Path, shards: Path, tmp_path: Path, kind: str) -> None:
+    files = [tmp_path / "plain", tmp_path / "shards"]
+    for index, file in zip((plain, shards), files, strict=True):
+        run_json("pairs", index, "-o", file, "--format", kind, "--connected")
+    assert files[0].read_text() == files[1].read_text() != ""
+
+
 def test_service_answers_the_same(plain: Path, shards: Path) -> None:
     answers = []
     for index in (plain, shards):

@@ -8,6 +8,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from benchmarks import shards as bench_shards
 
 import fixtures_shards
 from fixtures_cli import assert_refused, run, run_json
+from fixtures_recipe import listen_to_ctrl_c
 from fixtures_service import make_index, pattern, photo, serving
 from fixtures_shards import Here, MortalWorker
 from superfeat.cluster.connect import connected, own_cluster
@@ -186,6 +189,30 @@ def test_indexing_on_a_cluster_is_indexing(plain: Path, photos: Path, indexed: P
         assert len(Index.open(tmp_path / name).info().shards or []) == shards
     again = run_json("index", photos, "-o", tmp_path / "given", "--cluster", "auto")
     assert (again["new"], again["same"]) == (0, 9)
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(plain: Path, indexed: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "many", tmp_path / "index"
+    folder.mkdir()
+    for number in range(300):
+        pattern(number).save(folder / f"{number:03}.jpg")
+    Index.open(indexed).codebook.save(tmp_path / "words")
+    given = ["index", folder, "-o", out, "-w", plain.parent / "network", "--set", "max_side=96", "--shards", "2"]
+    given += ["--codebook", tmp_path / "words", "--cluster", "auto"]
+    command = [sys.executable, "-m", "superfeat", *map(str, given)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c)
+    deadline = time.monotonic() + PATIENT
+    while sum(file.stat().st_size for file in out.rglob("journal-*")) < 5000 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "run the same command to go on" in errors
+    kept = len(Index.open(out))
+    assert 0 < kept < 300
+    again = run_json(*given)
+    assert (again["new"], again["same"], again["images"]) == (300 - kept, kept, 300)
 
 
 def test_a_photo_that_workers_die_of_is_named_and_nothing_is_lost(

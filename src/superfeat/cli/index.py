@@ -198,10 +198,6 @@ def index(
     from superfeat.extraction.extract import keep_memory
     from superfeat.index.make import begin_indexing, index_features
 
-    if (output / "manifest.json").is_file() and (words is not None or kernel is not None):
-        raise SuperfeatError(f"{output} has its codebook and kernel already; leave --codebook and --kernel out")
-    if (output / "manifest.json").is_file() and shards is not None:
-        raise SuperfeatError(f"{output} is there already: superfeat rebalance changes the number of its shards")
     single = Path(sources[0]) if len(sources) == 1 else None
     chosen: dict[str, Any] = {"codebook": words, "kernel": kernel, "workers": workers, "on_round": _rounds()}
     chosen["shards"] = shards

@@ -52,18 +52,29 @@ class Target:
         self.path, self.workers, self.on_round, self.shards = path, workers, on_round, shards
         self.assign: Assign | None = None
         self.old = (path / "manifest.json").is_file()
-        if self.old and (codebook is not None or kernel is not None):
-            raise SuperfeatError(f"{path} has its codebook and kernel already; they cannot be chosen again")
-        if self.old and shards is not None:
-            raise SuperfeatError(f"{path} is there already: how many shards it has is chosen when it is made")
-        if not self.old:
-            require_free(path)
         self.own = str(codebook) == OWN_CODEBOOK and not Path(OWN_CODEBOOK).exists()
         self.codebook = None if self.own else codebook
         self.kernel = kernel
+        if self.old:
+            self._require_same()
+        else:
+            require_free(path)
         self.config = overlay(IndexConfig(), {"kernel": kernel} if kernel else {})
         self.waiting = path.with_name(f"{path.name}.features")  # features, until words are learned from them
         self._learned = path.with_name(f"{path.name}.codebook")
+
+    def _require_same(self) -> None:
+        """The command that made an index goes on with it; what was chosen then cannot be chosen again."""
+        index = Index.open(self.path)
+        words = Codebook.open(self.codebook) if isinstance(self.codebook, str | Path) else self.codebook
+        if words is not None and words.digest != index.codebook.digest:
+            raise SuperfeatError(f"{self.path} has another codebook; make a new index for this one, or leave it out")
+        if self.kernel is not None and self.kernel != index.config.kernel:
+            raise SuperfeatError(f"{self.path} has the kernel {index.config.kernel}; make a new index for another")
+        if self.shards is not None and self.shards != (found := len(index.info().shards or [()])):
+            raise SuperfeatError(
+                f"{self.path} has {found} shard{'s'[: found > 1]}; `superfeat rebalance` makes that {self.shards}"
+            )
 
     @property
     def needs_features(self) -> bool:

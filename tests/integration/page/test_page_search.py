@@ -9,6 +9,11 @@ import pytest
 
 from fixtures_page import Visit, expect, settled, upload
 from fixtures_service import PHOTOS, Served, make_index, photo, redrawn, serving
+from fixtures_shards import Here
+from superfeat.engine import Engine
+from superfeat.index.far import far_index
+from superfeat.index.index import Index
+from superfeat.index.splitting import shard_index
 
 # -- Start
 
@@ -32,8 +37,6 @@ def test_nothing_is_loaded_from_elsewhere(visit: Visit, reader: Served) -> None:
 
 
 def test_an_index_without_photos(visit: Visit, reader: Served, tmp_path: Path) -> None:
-    from superfeat.index.index import Index
-
     Index.create(tmp_path / "empty", reader.index.codebook)
     with serving(tmp_path / "empty") as empty:
         page = visit.open(empty.url)
@@ -41,6 +44,20 @@ def test_an_index_without_photos(visit: Visit, reader: Served, tmp_path: Path) -
 
 
 # -- Search
+
+
+def test_what_was_not_searched_is_told(visit: Visit, made: Path, tmp_path: Path) -> None:
+    shards = shard_index(Index.open(made), 2, tmp_path / "shards").path
+    here = Here(shards, ["000000", "000001"])
+    with serving(Engine(far_index(shards, here), workers=1), read_only=True) as served:
+        page = visit.open(served.url)
+        upload(page, redrawn(photo(3)))
+        settled(page)
+        expect(page.locator("#facts")).not_to_contain_text("was not searched")
+        here.dead = {0}
+        page.reload()
+        settled(page)
+        expect(page.locator("#facts")).to_have_text(re.compile(r"\d+\s% of the collection did not answer"))
 
 
 def test_an_upload_is_searched_with(visit: Visit, reader: Served) -> None:

@@ -74,8 +74,16 @@ def test_a_codebook_that_is_given(photo_folder: Path, weights: Path, tiny_networ
     done = run(photo_folder, tmp_path / "index", weights, codebook=words, kernel="real")
     assert done.open().codebook.digest == words.digest
     assert done.open().config.kernel == "real"
-    with pytest.raises(SuperfeatError, match="has its codebook and kernel already"):
-        run(photo_folder, tmp_path / "index", weights, codebook=words)
+    words.save(tmp_path / "words")
+    again = run(photo_folder, tmp_path / "index", weights, codebook=tmp_path / "words", kernel="real", shards=1)
+    assert counts(again) == (0, 0, 6, 0)
+    for other, told in (
+        ({"codebook": Codebook(first.vectors[:3])}, "has another codebook"),
+        ({"kernel": "binary"}, "has the kernel real"),
+        ({"shards": 2}, "has 1 shard; `superfeat rebalance` makes that 2"),
+    ):
+        with pytest.raises(SuperfeatError, match=told):
+            run(photo_folder, tmp_path / "index", weights, **other)
 
 
 def test_from_features(photo_folder: Path, tiny_network: Network, tmp_path: Path) -> None:
