@@ -106,7 +106,7 @@ def serve(
     opened = open_engine(index_folder, cluster, replicas, patience, weights=weights, device=device, workers=workers)
     engine = click.get_current_context().with_resource(opened)
     if engine.knows_network:
-        engine.network  # noqa: B018 - loaded now, so that what is wrong with it is said now
+        engine.warm_up()  # what is wrong with it is said now, and the first search need not wait for all this
     limits = Limits(max_upload=max_upload, max_pixels=max_pixels, queue=queue)
     app = create_app(engine, limits, token=token, read_only=read_only, files=files)
     bound = listen(host, port)

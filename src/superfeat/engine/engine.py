@@ -123,6 +123,19 @@ class Engine:
                 return None
         return calibration
 
+    def warm_up(self) -> None:
+        """Searches once with a photo of nothing, so that the first search takes as long as the next: the network is
+        loaded, code compiled, the codebook laid out, and it is known how strangers score.
+        """
+        from superfeat.extraction.extract import extract_pixels
+
+        config = dataclasses.replace(self.config, attention="maps")
+        pixels = np.random.default_rng(0).integers(0, 256, (config.max_side * 3 // 4, config.max_side, 3), np.uint8)
+        with self._looking:
+            found = extract_pixels(self.network, pixels, config, workers=self._workers, device=self._device)
+        if len(self.index):
+            self.search(found)
+
     # -- Photos -> features
 
     def features(self, photo: PhotoLike) -> Features:

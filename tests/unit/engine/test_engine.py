@@ -97,6 +97,16 @@ def test_one_photo_has_one_answer_whichever_way_it_is_given(engine: Engine, phot
             assert engine.search(query, top=3, box=box) == expected
 
 
+def test_a_warm_engine_has_its_network_and_answers_as_a_cold_one(engine: Engine, photos: Path, tmp_path: Path) -> None:
+    cold = [(hit.name, hit.score) for hit in engine.search(photos / "p1.png")]
+    warm = Engine(engine.index, workers=1)
+    warm.warm_up()
+    assert "network" in vars(warm)
+    assert [(hit.name, hit.score) for hit in warm.search(photos / "p1.png")] == cold
+    empty = Index.create(tmp_path / "empty", engine.index.codebook, facts=engine.index.facts)
+    Engine(empty, workers=1).warm_up()
+
+
 def test_pixels_are_a_photo(engine: Engine, photos: Path, tmp_path: Path) -> None:
     draw(tmp_path / "new.png", 50)
     expected = engine.search(tmp_path / "new.png")
