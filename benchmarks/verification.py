@@ -72,6 +72,7 @@ METHODS = ("off", "geometry", "expand", "diffuse")
 SEGMENT, SHAPE = 32768, (4, 3)  # images of a segment, and width and height of drawn photos
 ALONE = " alone"  # a photo of no thing that is looked for
 DRAWN_EVERY = 31  # results of drawn landmarks of which one counts in a fit; 20 of a search follow each other
+ALIKE_EVERY = 11  # the same of things that look alike
 MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
 
 
@@ -91,7 +92,8 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--matcher", action="store_true", help="also match the first 20 by SIFT (rerank)")
         verb.add_argument("--folders", type=int, help="photos of small folders with one match each (rerank)")
         verb.add_argument("--ship", nargs="+", default=FIT, help="sets that the written calibration is fitted to")
-        verb.add_argument("--tests", nargs="*", default=(), help="sets or folders to judge what is shipped by alone")
+        verb.add_argument("--alike", help="folder with photos of things that look alike: one more set, and fitted to")
+        verb.add_argument("--tests", nargs="*", default=(), help="sets to judge what is shipped by, never fitted to")
         verb.add_argument("--write", type=Path, help="where to write the calibration (probability)")
         verb.add_argument(
             "--calibration", type=Path, help="for duplicates, and for rerank [there: beside the codebook]"
@@ -296,12 +298,14 @@ def probability(args: argparse.Namespace) -> dict[str, Any]:
     and by always saying the share.
     """
     codebook = Codebook.open(args.codebook)
-    labelled = [read_set(source, args) for source in args.sets]
+    alike = [args.alike] if args.alike else []
+    sources, shipped_sources = [*args.sets, *alike], [*args.ship, *alike]
+    labelled = [read_set(source, args) for source in sources]
     comparisons = compare(codebook, labelled)
     background = measure_background(comparisons)
     drawn, whole = draw_results(comparisons, background, sizes=SIZES), whole_results(comparisons, background)
-    counted = thinned(drawn, labelled)
-    shipped = np.isin(drawn.sets, [number for number, source in enumerate(args.sets) if source in args.ship])
+    counted = thinned(drawn, sources)
+    shipped = np.isin(drawn.sets, [number for number, source in enumerate(sources) if source in shipped_sources])
     facts: dict[str, Any] = {}
     for number, one in enumerate(labelled):
         for fit, rows in (("others", drawn.sets != number), ("shipped", shipped)):
@@ -310,7 +314,7 @@ def probability(args: argparse.Namespace) -> dict[str, Any]:
                 part = choose_results(results, results.sets == number)
                 name = f"{kind}: {one.test.name} by {fit}"
                 facts[name] = judge_both(fitted, part, name)
-    written = ship(args, codebook) if args.write or args.tests else None
+    written = ship(args, codebook, shipped_sources) if args.write or args.tests else None
     for source in args.tests:
         assert written is not None
         one = read_set(source, args)
@@ -324,10 +328,16 @@ def probability(args: argparse.Namespace) -> dict[str, Any]:
     return facts
 
 
-def thinned(results: Results, labelled: Sequence[Labelled]) -> np.ndarray:
-    """Which results a fit counts: few of the drawn landmarks, which are more alike than what is photographed."""
-    drawn = np.asarray([one.test.name == DRAWN for one in labelled])[results.sets]
-    return np.asarray(~drawn | (np.cumsum(drawn) % DRAWN_EVERY == 0))
+def thinned(results: Results, sources: Sequence[str]) -> np.ndarray:
+    """Which results a fit counts: few of the drawn landmarks, which are more alike than what is photographed, and some
+    of the things that look alike.
+    """
+    kept = np.zeros(len(results.sets), np.bool_)
+    for number, source in enumerate(sources):
+        own = results.sets == number
+        every = DRAWN_EVERY if source == DRAWN else ALIKE_EVERY if Path(source).is_dir() else 1
+        kept |= own & (np.cumsum(own) % every == 0)
+    return kept
 
 
 def judge_both(fitted: Calibration, part: Results, name: str) -> dict[str, Any]:
@@ -347,13 +357,13 @@ def judge_both(fitted: Calibration, part: Results, name: str) -> dict[str, Any]:
     return facts
 
 
-def ship(args: argparse.Namespace, codebook: Codebook) -> Calibration:
+def ship(args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]) -> Calibration:
     """The calibration that comes with the network."""
-    labelled = [read_set(source, args) for source in args.ship]
+    labelled = [read_set(source, args) for source in sources]
     comparisons = compare(codebook, labelled)
     background = measure_background(comparisons)
     results = draw_results(comparisons, background, sizes=SIZES)
-    counted = choose_results(results, thinned(results, labelled))
+    counted = choose_results(results, thinned(results, sources))
     fitted = fit_results(counted, background, origin_of(codebook, labelled), None)
     if args.write:
         args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")

@@ -82,12 +82,12 @@ def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> N
 
 def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tmp_path: Path) -> None:
     written = tmp_path / "calibration.json"
-    asked = ["probability", *given, "--ship", "one", "other", "--tests", str(alike(tmp_path))]
-    verification.main([*asked, "--write", str(written)])
+    asked = ["probability", *given, "--sets", "one", "--ship", "one", "--alike", str(alike(tmp_path))]
+    verification.main([*asked, "--tests", "other", "--write", str(written)])
     found = json.loads((tmp_path / "out").read_text())
-    sets = [f"{kind}: {name}" for kind in ("drawn", "whole") for name in ("one", "other")]
+    sets = [f"{kind}: {name}" for kind in ("drawn", "whole") for name in ("one", "cartons")]
     judged = {f"{name} by {fit}" for name in sets for fit in ("others", "shipped")}
-    assert set(found) == judged | {"drawn: cartons by shipped", "whole: cartons by shipped"}
+    assert set(found) == judged | {"drawn: other by shipped", "whole: other by shipped"}
     assert found["whole: one by others"]["clues"]["log_loss"] < found["whole: one by others"]["always"]
     fitted = Calibration.from_dict(json.loads(written.read_text()))
     assert fitted.weights is not None
