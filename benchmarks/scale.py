@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--queries", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--transport", type=float, default=4.0, help="ms to ask idle actors (benchmarks.shards)")
-    parser.add_argument("--extraction", type=float, default=0.925, help="CPU-seconds of a photo (benchmarks.networks time)")
+    parser.add_argument("--extraction", type=float, default=0.925, help="CPU-seconds of a photo (networks.py time)")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args(arguments)
     text = json.dumps({"cores": os.cpu_count(), **measure(chosen)}, indent=2)
