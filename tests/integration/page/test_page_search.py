@@ -326,6 +326,19 @@ def test_what_cannot_be_explained_is_said(visit: Visit, tmp_path: Path) -> None:
 # -- Failures
 
 
+def test_what_is_told_of_a_photo_dropped_at_once_stays(visit: Visit, reader: Served) -> None:
+    """The page knows the service a moment after it is there; a photo may be dropped, and refused, before."""
+    held: list[Any] = []
+    visit.page.route(re.compile("/info$"), lambda route: held.append(route))
+    page = visit.open(reader.url)
+    upload(page, b"not a photo at all")
+    expect(page.get_by_role("alert")).to_contain_text("This is not a photo that can be read")
+    held[0].continue_()
+    expect(page.locator("#count")).to_have_text(f"{PHOTOS} photos")
+    expect(page.locator(".sample")).to_have_count(PHOTOS)
+    expect(page.get_by_role("alert")).to_contain_text("This is not a photo that can be read")
+
+
 def test_a_file_that_is_no_photo(visit: Visit, reader: Served) -> None:
     page = visit.open(reader.url)
     upload(page, b"not a photo at all")

@@ -50,9 +50,13 @@ function visit(values) {
   return render();
 }
 
-async function render() {
-  const { asked, box, explain } = place();
+function render() {
   hideNotice();
+  return paint();
+}
+
+async function paint() {
+  const { asked, box, explain } = place();
   if (asked === null) {
     hideWhy();
     browse(new URLSearchParams(location.search));
@@ -367,7 +371,7 @@ async function begin() {
     Object.assign(facts, await api.info());
     showCount(facts.images);
     by("add-open").hidden = by("why-delete").hidden = facts.read_only;
-    if (current === null) await render(); // unless a photo was dropped already
+    if (current === null) await paint(); // unless a photo was dropped already; what was told of one stays
   } catch (error) {
     showNotice(error, begin);
   }
