@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from superfeat.geometry.pairs import vouched_pairs
 from superfeat.images import read_image
 from superfeat.training.views import make_view
 
@@ -91,10 +92,12 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
 
 
 def landmarks(args: argparse.Namespace) -> None:
-    """All photos, and the pairs of landmarks alone."""
+    """All photos, and the pairs of landmarks alone, with those that others vouch for if they are wanted."""
     args.output.mkdir(parents=True, exist_ok=True)
     every = dict(read_labels(args.photos, args.roles, USED))
     pairs = [pair for pair in read_pairs(args.pairs) if pair[0].startswith("gldv2/") and set(pair) <= set(every)]
+    if args.vouchers is not None:
+        pairs += vouched_pairs(pairs, args.vouchers)
     write_table(args.output / "labels.csv", ("image", "thing"), every.items())
     write_table(args.output / "pairs.csv", ("query", "positive"), pairs)
 
@@ -128,6 +131,8 @@ def main() -> None:
         one.add_argument("--output", "-o", type=Path, required=True)
         if verb in (views, landmarks):
             one.add_argument("--pairs", type=Path, required=True)
+        if verb is landmarks:
+            one.add_argument("--vouchers", type=int, help="pairs too of which so many photos are paired with both")
         if verb is views:
             one.add_argument("--views", type=int, required=True)
             one.add_argument("--small", type=float, default=0.0, help="share of the pairs")

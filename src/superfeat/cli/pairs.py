@@ -25,6 +25,7 @@ PATH = click.Path(path_type=Path)
 @click.option("--inliers", type=int, help="Least matches that agree. [default: 20 with sift, 25 with xfeat]")
 @click.option("--exhaustive", type=int, help="Look at all pairs of things with at most so many photos. [default: 200]")
 @click.option("--neighbours", type=int, help="Of larger things, at the nearest of each photo. [default: 30]")
+@click.option("--vouchers", type=int, help="Also take pairs that do not agree where so many photos agree with both.")
 @weights_option
 @workers_option
 @json_option
@@ -37,6 +38,7 @@ def pairs_from_labels(
     inliers: int | None,
     exhaustive: int | None,
     neighbours: int | None,
+    vouchers: int | None,
     weights: str,
     workers: int | None,
     as_json: bool,
@@ -45,7 +47,8 @@ def pairs_from_labels(
 
     A label names a place: its other sides, rooms and details are photos of it too, and would teach a network that
     they look alike. A pair is kept where many local features agree on one homography. Things with many photos are
-    looked through with the network's help.
+    looked through with the network's help. With --vouchers 4 two photos are a pair too where four others agree with
+    both: views by day and night, from near and far, that local features cannot match.
     """
     from superfeat.datasets.folders import read_folders
     from superfeat.datasets.labelled import read_labelled
@@ -54,7 +57,7 @@ def pairs_from_labels(
 
     keep_memory()
     training_set = read_labelled(labels, images) if labels else read_folders(images)
-    chosen = {"inliers": inliers, "exhaustive": exhaustive, "neighbours": neighbours}
+    chosen = {"inliers": inliers, "exhaustive": exhaustive, "neighbours": neighbours, "vouchers": vouchers}
     given = {name: value for name, value in chosen.items() if value is not None}
     rules = pairs.PairRules(kind=kind, **given)  # type: ignore[arg-type]
     threads = workers or default_workers()

@@ -1,12 +1,13 @@
 """Pairs of photos that verifiably show the same view, found among photos that are labelled by place."""
 
+import collections
 import csv
 import dataclasses
 import io
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float32
@@ -21,6 +22,7 @@ from superfeat.threads import in_order
 
 # Of 1600 pairs of strangers (a bridge, a town hall) one in 800 has 20 inliers by XFeat and none has 25.
 LEAST_INLIERS: dict[KeypointKind, int] = {"sift": 20, "xfeat": 25}
+Photograph = TypeVar("Photograph", int, str)
 VectorsOf = Callable[[Sequence[Photo]], Float32[np.ndarray, "photos dim"]]  # one unit vector per photo
 
 
@@ -35,10 +37,12 @@ class PairRules:
     keypoints: int = KEYPOINTS
     exhaustive: int = 200  # a thing with at most so many photos has all its pairs looked at
     neighbours: int = 30  # of a larger one, each photo with so many that a network finds nearest
+    vouchers: int | None = None  # a pair that does not agree counts too where so many photos agree with both
 
     def __post_init__(self) -> None:
-        for name, least in (("max_side", 64), ("keypoints", 16), ("exhaustive", 0), ("neighbours", 1)):
-            if getattr(self, name) < least:
+        limits = {"max_side": 64, "keypoints": 16, "exhaustive": 0, "neighbours": 1, "vouchers": 2}
+        for name, least in limits.items():
+            if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ConfigError(f"setting 'pairs.{name}' is {getattr(self, name)}; it must be {least} or more")
         if self.inliers is not None and self.inliers < LEAST_MATCHES:
             raise ConfigError(f"setting 'pairs.inliers' is {self.inliers}; it must be {LEAST_MATCHES} or more")
@@ -49,11 +53,12 @@ class PairRules:
 
 
 class VerifiedPair(NamedTuple):
-    """Two photos by their numbers in the training set, and how many matches agree."""
+    """Two photos by their numbers in the training set, and how many matches agree; or how many others vouch for it."""
 
     a: int
     b: int
     inliers: int
+    vouchers: int = 0
 
 
 class ThingPairs(NamedTuple):
@@ -112,7 +117,28 @@ def _pairs_of_thing(
         for (a, b), agreement in zip(candidates, agreements, strict=True)
         if agreement.holds(rules.inliers or LEAST_INLIERS[rules.kind], rules.spread)
     ]
+    if rules.vouchers is not None:
+        joined = vouched_pairs([(pair.a, pair.b) for pair in pairs], rules.vouchers)
+        pairs += [VerifiedPair(a, b, 0, vouchers) for (a, b), vouchers in joined.items()]
     return ThingPairs(photos[own[0]].name, len(own), len(candidates), pairs, skipped)
+
+
+def vouched_pairs(
+    pairs: Sequence[tuple[Photograph, Photograph]], least: int
+) -> dict[tuple[Photograph, Photograph], int]:
+    """Pairs that are not among the given ones, but of which `least` photos or more are paired with both; how many.
+
+    These are what local features fail on and a network is to learn: the same view by day and by night, from afar,
+    from further round. A model of the place in three dimensions would join them by the same chain of photos.
+    """
+    partners: dict[Photograph, set[Photograph]] = {}
+    for a, b in pairs:
+        partners.setdefault(a, set()).add(b)
+        partners.setdefault(b, set()).add(a)
+    vouchers = collections.Counter(
+        pair for among in partners.values() for pair in itertools.combinations(sorted(among), 2)
+    )
+    return {(a, b): vouchers[a, b] for a, b in sorted(vouchers) if vouchers[a, b] >= least and b not in partners[a]}
 
 
 def _candidates(
@@ -130,9 +156,9 @@ def _candidates(
 
 
 def write_pairs(path: Path, photos: Sequence[Photo], pairs: Sequence[VerifiedPair]) -> None:
-    """A CSV file with the columns query, positive and inliers, as `superfeat train --pairs` reads it."""
+    """A CSV file with the columns query, positive, inliers and vouchers, as `superfeat train --pairs` reads it."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(("query", "positive", "inliers"))
-    table.writerows((photos[pair.a].name, photos[pair.b].name, pair.inliers) for pair in pairs)
+    table.writerow(("query", "positive", "inliers", "vouchers"))
+    table.writerows((photos[pair.a].name, photos[pair.b].name, pair.inliers, pair.vouchers) for pair in pairs)
     write_file(path, text.getvalue().encode())

@@ -2,6 +2,7 @@
 
 import builtins
 import concurrent.futures
+import itertools
 import json
 import sys
 import time
@@ -13,13 +14,15 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from superfeat.cli import main
 from superfeat.datasets.folders import read_folders
 from superfeat.errors import ConfigError, SuperfeatError
 from superfeat.geometry.keypoints import Keypoints, _xfeat_network, find_keypoints
-from superfeat.geometry.pairs import PairRules, ThingPairs, pairs_from_labels, write_pairs
+from superfeat.geometry.pairs import PairRules, ThingPairs, pairs_from_labels, vouched_pairs, write_pairs
 from superfeat.geometry.verify import agreement_between, match_keypoints
 from superfeat.images import Photo, read_image
 from superfeat.training.views import homography
@@ -160,6 +163,34 @@ def test_a_photo_that_cannot_be_read_is_named_and_left_out(things: Path) -> None
     assert [photo.name for photo in found[0].skipped] == ["hall/left.png"]
 
 
+@given(
+    st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8)).filter(lambda pair: pair[0] != pair[1])),
+    st.integers(2, 4),
+)
+def test_photos_that_vouch_for_a_pair_are_counted(pairs: set[tuple[int, int]], least: int) -> None:
+    joined = pairs | {(b, a) for a, b in pairs}
+    expected = {}
+    for a, b in itertools.combinations(range(9), 2):
+        count = sum((a, other) in joined and (other, b) in joined for other in range(9))
+        if count >= least and (a, b) not in joined:
+            expected[a, b] = count
+    assert vouched_pairs(sorted(pairs), least) == expected
+
+
+def test_a_pair_that_two_others_vouch_for(things: Path) -> None:
+    """A photo covered but for a corner agrees with the whole ones alone; so does one that shows the other corner."""
+    first, last = texture(1).copy(), texture(1).copy()
+    first[:, 90:], last[:, :110] = texture(6)[:, 90:], texture(7)[:, :110]
+    Image.fromarray(first).save(things / "hall" / "first.png")
+    Image.fromarray(last).save(things / "hall" / "last.png")
+    pair = ("hall/first.png", "hall/last.png")
+    assert pair not in found_in(things, PairRules())[1]
+    found, names = found_in(things, PairRules(vouchers=2))
+    assert pair in names
+    assert [one.vouchers >= 2 for one in found[0].pairs if one.inliers == 0] == [True]
+    assert not any("inside" in name for pair in names for name in pair)
+
+
 def test_written_pairs_are_read_by_training(things: Path) -> None:
     training_set = read_folders(things)
     pairs = [pair for thing in pairs_from_labels(training_set) for pair in thing.pairs]
@@ -177,7 +208,7 @@ def test_the_verb(things: Path, tmp_path: Path) -> None:
     assert told["pairs"] == 3
     assert told["things"][0] == {"thing": "hall/front.png", "images": 4, "paired": 3, "pairs": 3}
     lines = (tmp_path / "pairs.csv").read_text().splitlines()
-    assert lines[0] == "query,positive,inliers"
+    assert lines[0] == "query,positive,inliers,vouchers"
     assert len(lines) == 4
     plain = CliRunner().invoke(main, command)
     assert "3 pairs in 1 things" in plain.stdout
@@ -190,6 +221,7 @@ def test_the_verb(things: Path, tmp_path: Path) -> None:
         ({"spread": 1.5}, "below 1"),
         ({"max_side": 10}, "64 or more"),
         ({"kind": "surf"}, "sift or xfeat"),
+        ({"vouchers": 1}, "2 or more"),
     ],
 )
 def test_rules_that_cannot_be(changes: dict[str, Any], words: str) -> None:

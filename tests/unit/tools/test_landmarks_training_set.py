@@ -86,6 +86,22 @@ def test_pairs_and_views(photos: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert not any("val thing" in name for name in labels)
 
 
+def test_pairs_that_others_vouch_for(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 and 3 both agree with 1 and 2, and not with each other."""
+    folder = "gldv2/train thing"
+    for number in (2, 3):
+        Image.fromarray(noise(320, 240, seed=number)).save(photos / folder / f"{number}.jpg")
+    agreed = [(0, 1), (0, 2), (1, 3), (2, 3), (1, 2)]
+    rows = ["query,positive,inliers", *(f"{folder}/{a}.jpg,{folder}/{b}.jpg,40" for a, b in agreed)]
+    (tmp_path / "found.csv").write_text("\n".join(rows) + "\n")
+    given = ["landmarks", photos, tmp_path / "roles.csv", "--pairs", tmp_path / "found.csv"]
+    run(monkeypatch, *given, "-o", tmp_path / "plain")
+    run(monkeypatch, *given, "--vouchers", 2, "-o", tmp_path / "more")
+    plain, more = table(tmp_path / "plain" / "pairs.csv"), table(tmp_path / "more" / "pairs.csv")
+    assert len(plain) == len(agreed)
+    assert more == [*plain, {"query": f"{folder}/0.jpg", "positive": f"{folder}/3.jpg"}]
+
+
 def test_every_second_photo(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(monkeypatch, "sample", photos, tmp_path / "roles.csv", "--every", 2, "-o", tmp_path / "licensed.txt")
     listed = [Path(line) for line in (tmp_path / "licensed.txt").read_text().splitlines()]
