@@ -109,11 +109,8 @@ def evaluate(
         return
     if dataset is None or output is None:
         raise click.UsageError("give a DATASET and --output; or --compare A B")
-    if poses is not None and dataset != AACHEN:
-        raise click.UsageError(f"--poses is for {AACHEN}; scenes have their own")
-    if localization or dataset == AACHEN:
-        points = "sift" if local is None else str(local)
-        given = (images, poses, features, codebook, points, exhaustive, workers, device)
+    if localization or poses is not None or dataset == AACHEN:
+        given = (images, poses, features, codebook, local, exhaustive, workers, device)
         evaluate_localization(LocalizationChoice(dataset, output, weights, *given), as_json)
         return
     from superfeat.evaluation.evaluate import evaluate as run_evaluation

@@ -26,7 +26,7 @@ class LocalizationChoice:
     poses: Path | None = None  # of its queries
     features: Path | None = None
     codebook: Path | None = None
-    local: str = "sift"
+    local: Path | None = None  # the name of a local method, sift by default
     exhaustive: bool = False
     workers: int | None = None
     device: str = "cpu"
@@ -41,9 +41,8 @@ def evaluate_localization(choice: LocalizationChoice, as_json: bool) -> None:
     follow, output = Follow(), choice.output
     features = choice.features or _extract(scenes, choice, follow)
     asmk, pooled = similarities(scenes, features, output / "retrieval", choice.codebook)
-    work = measure_localization(
-        scenes, output / "map", {"asmk": asmk, "pooled": pooled}, exhaustive=choice.exhaustive, local=choice.local
-    )
+    methods, local = {"asmk": asmk, "pooled": pooled}, str(choice.local or "sift")
+    work = measure_localization(scenes, output / "map", methods, exhaustive=choice.exhaustive, local=local)
     for step in work:
         follow(step.doing, step.done, step.total)
     follow.end()
@@ -61,6 +60,8 @@ def _read(choice: LocalizationChoice) -> "LocalizationSet":
     from superfeat.mapping.aachen import LAYOUT, read_aachen
     from superfeat.mapping.scenes import read_scenes
 
+    if choice.dataset != AACHEN and choice.poses is not None:
+        raise DatasetError(f"poses are given for {AACHEN} alone: scenes have their own")
     if choice.dataset != AACHEN:
         return read_scenes(choice.dataset)
     if choice.images is None:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("pycolmap")
 
 from fixtures_mapping import CAMERA, CENTRES, HEIGHT, WIDTH, Place, looking, map_of, write_scene
+from oracles_mapping import nearest_of_each_other
 from superfeat.errors import DatasetError, StoreError
 from superfeat.mapping.build_map import make_models, match_pair
 from superfeat.mapping.cameras import CameraPose, PoseError, guessed_camera, pose_error
@@ -115,6 +118,15 @@ def test_nearest_of_each_other_and_the_ratio() -> None:
     assert len(mutual_nearest(one[:2], near)) == 2
     assert len(mutual_nearest(one[:2], near, 0.8)) == 0
     assert mutual_nearest(one[:0], other).shape == (0, 2)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_nearest_of_each_other_by_definition(rows: int, columns: int, seed: int) -> None:
+    """Whole numbers, so that many are as near as others."""
+    random = np.random.default_rng(seed)
+    one, other = (random.integers(-1, 2, (count, 3)).astype(np.float32) for count in (rows, columns))
+    found = mutual_nearest(one, other)
+    assert [tuple(pair) for pair in found.tolist()] == nearest_of_each_other(one @ other.T)
 
 
 def test_errors_of_poses() -> None:
