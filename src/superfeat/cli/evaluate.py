@@ -10,7 +10,7 @@ from superfeat.cli.accounts import accounts_for_files
 from superfeat.cli.analyze import followed
 from superfeat.cli.lines import Follow, say
 from superfeat.cli.localization import AACHEN, LocalizationChoice, evaluate_localization
-from superfeat.cli.terminal import Told, json_option, print_result, weights_option, workers_option
+from superfeat.cli.terminal import Told, device_option, json_option, print_result, weights_option, workers_option
 from superfeat.config import DEFAULT_PROFILE, PROFILES
 from superfeat.errors import SuperfeatError
 from superfeat.settings import parse_assignment
@@ -71,7 +71,7 @@ DOING = {
     "--poses", type=PATH, help="The true poses of aachen-v1.1's queries, which are not published, if you have them."
 )
 @click.option("--compare", nargs=2, type=PATH, metavar="A B", help="Compare two finished evaluations.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
+@device_option
 @workers_option
 @json_option
 @accounts_for_files
