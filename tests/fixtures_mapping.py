@@ -115,3 +115,48 @@ def write_scene(folder: Path, seed: int, scale: str = "metric") -> None:
         split = "query" if number == 2 else "db"
         entries[f"{number}.png"] = {"camera": camera, "qvec": pose.qvec, "tvec": pose.tvec, "split": split}
     (folder / "poses.json").write_text(json.dumps({"scale": scale, "images": entries}))
+
+
+def write_aachen(folder: Path, *, nvm: bool = True) -> dict[str, CameraPose]:
+    """A painted wall laid out as Aachen Day-Night v1.1 is, by night a darker photo. The true poses of its queries."""
+    images, model = folder / "images" / "images_upright", folder / "3D-models" / "aachen_v_1_1"
+    names = [f"db/{n}.png" for n in range(3)] + ["sequences/gopro3/a.png", "sequences/gopro3/b.png"]
+    for name in ("db", "sequences/gopro3", "query/day/milestone", "query/night/nexus5x"):
+        (images / name).mkdir(parents=True)
+    for made in (model, folder / "queries"):
+        made.mkdir(parents=True)
+    wall, poses = paint(3), {}
+    for number, (name, x) in enumerate(zip(names, (-0.9, -0.5, 0.2, 0.6, 0.9), strict=True)):
+        poses[name] = looking((x, 0.1 * (number % 3), -3.2), (0.4 * x, 0, 0))
+        photograph(wall, poses[name]).save(images / name)
+    words = " ".join(map(str, [CAMERA.model, WIDTH, HEIGHT, *CAMERA.params]))
+    (_write_nvm if nvm else _write_colmap)(model, poses, words)
+    queries = {"query/day/milestone/noon.png": (0.0, 0.05, -3.1), "query/night/nexus5x/dark.png": (0.4, 0.1, -3.3)}
+    true = {name: looking(centre, (0.1, 0, 0)) for name, centre in queries.items()}
+    for name, pose in true.items():
+        light = name.split("/")[1]
+        photograph(wall, pose).point(lambda value, dark=light == "night": value // 2 if dark else value).save(
+            images / name
+        )
+        (folder / "queries" / f"{light}_time_queries_with_intrinsics.txt").write_text(f"{name} {words}\n")
+    return true
+
+
+def _write_nvm(model: Path, poses: dict[str, CameraPose], camera: str) -> None:
+    """VisualSFM's file, in which a camera has its centre; its points follow, and are never read."""
+    rows = [
+        " ".join(map(str, [name, FOCAL, *pose.qvec, *pose.centre().tolist(), 0.0, 0])) for name, pose in poses.items()
+    ]
+    text = "\n".join(["NVM_V3 ", "", str(len(rows)), *rows, "", "1", "0.1 0.2 0.3 9 9 9 0", "0"])
+    (model / "aachen_v_1_1.nvm").write_text(text + "\n")
+    (model / "database_intrinsics_v1_1.txt").write_text("".join(f"{name} {camera}\n" for name in poses))
+
+
+def _write_colmap(model: Path, poses: dict[str, CameraPose], camera: str) -> None:
+    (model / "cameras.txt").write_text(f"1 {camera}\n")
+    rows = [
+        " ".join(map(str, [number, *pose.qvec, *pose.tvec, 1, name])) + "\n\n"
+        for number, (name, pose) in enumerate(poses.items(), 1)
+    ]
+    (model / "images.txt").write_text("".join(rows))
+    (model / "points3D.txt").write_text("")

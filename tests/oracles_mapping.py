@@ -47,3 +47,15 @@ def parts_of(count: int, pairs: Sequence[tuple[int, int]]) -> int:
                 seen.add(number)
                 waiting += beside[number]
     return parts
+
+
+def nearest_of_each_other(products: np.ndarray) -> list[tuple[int, int]]:
+    """Rows and columns of a matrix that are each other's greatest; in ties the first column, and the first such row."""
+    taken: set[int] = set()
+    found = []
+    for row in range(len(products)):
+        best = max(range(products.shape[1]), key=lambda column: (products[row, column], -column))
+        if best not in taken and all(products[row, best] >= products[other, best] for other in range(len(products))):
+            taken.add(best)
+            found.append((row, best))
+    return found

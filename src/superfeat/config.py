@@ -263,6 +263,8 @@ class LossConfig:
     ratio: float = 0.9
     reciprocal: bool = True
     same_id: bool = True
+    # Whose attention maps are decorrelated: all images of a tuple as in the paper, or query and positive alone
+    decorrelated: Literal["pair"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
     # Bins of AP-GeM's listwise loss, in place of the contrastive one on pooled vectors
     listwise: int | None = dataclasses.field(default=None, metadata=OPTIONAL)
     # Another form of it: images of one bin in all orders (or simplified), or bins of distances

@@ -12,9 +12,11 @@ from PIL import Image
 pytest.importorskip("pycolmap")
 
 from fixtures_cli import assert_refused, run
-from fixtures_mapping import CAMERA, looking, paint, photograph
+from fixtures_mapping import CAMERA, looking, paint, photograph, write_aachen
 from fixtures_recipe import save_random_network
 from superfeat.mapping.build_map import MapBuilt, MapProgress
+from superfeat.mapping.cameras import pose_error, pose_of
+from superfeat.mapping.pose_files import pose_line
 from superfeat.work import Work
 
 PLACES = (-0.9, -0.5, -0.1, 0.3, 0.7)
@@ -144,9 +146,47 @@ def test_percent_localized(place: Path, tmp_path: Path) -> None:
     found = {(one["method"], one["top"]): one["percent"] for one in told["scores"]}
     assert found["exhaustive", 5] == [100.0, 100.0, 100.0]
     assert found["asmk", 5] == found["pooled", 5] == [100.0, 100.0, 100.0]
-    written = next((tmp_path / "out").rglob("queries.jsonl"))
+    written = next((tmp_path / "out").rglob("poses.jsonl"))
     written.write_text(written.read_text() * 2)  # as two runs at once would have left it
     again = run(*asked, "--json")
     assert {one["queries"] for one in json.loads(again.stdout)["scores"]} == {1}
     assert "1 queries, 5 photos of the map" in run(*asked).stdout
     assert_refused(run("evaluate", scene / "images", "--localization", "-o", tmp_path / "no"), "has no scene")
+
+
+def test_aachen_as_it_is_published(place: Path, tmp_path: Path) -> None:
+    """Its layout in small: without true poses the file that the server takes, with them percent by day and by night."""
+    true = write_aachen(tmp_path / "aachen")
+    asked = ["evaluate", "aachen-v1.1", "--images", tmp_path / "aachen", "-w", place / "tiny", "-o", tmp_path / "out"]
+    made = run(*asked, "--localization")
+    assert made.exit_code == 0, made.stderr
+    assert "2 queries, 5 photos of the map\n" in made.stdout
+    assert "asmk         top   50  night 1 of 1 have a pose" in made.stdout
+    assert "no percentages: the true poses of these queries are not published, and the server measures" in made.stdout
+    answer = (tmp_path / "out" / "poses" / "asmk-top50.txt").read_text()
+    assert [line.split()[0] for line in answer.splitlines()] == ["noon.png", "dark.png"]
+    for line, pose in zip(answer.splitlines(), true.values(), strict=True):
+        found = pose_of(line.split()[1:], "here")
+        assert pose_error(found, pose).distance < 0.05
+        assert pose_error(found, pose).degrees < 1
+    (noon, sure), dark = next(iter(true.items())), "dark.png 1 0 0 0 5 5 5"
+    given = tmp_path / "true.txt"
+    given.write_text(f"{pose_line(noon, sure)}\n")
+    told = json.loads(run(*asked, "--poses", given, "--json").stdout)  # the name says that it is localization
+    shares = {(one["method"], one["top"], one["group"]): one["percent"] for one in told["scores"]}
+    assert shares["asmk", 50, "day"] == shares["pooled", 50, "day"] == [100.0, 100.0, 100.0]
+    assert shares["asmk", 50, "night"] == []
+    assert "the true poses of 1 queries are known: percent of these" in run(*asked, "--poses", given).stdout
+    (tmp_path / "aachen" / "queries" / "poses.txt").write_text(f"{pose_line(noon, sure)}\n{dark}\n")
+    told = json.loads(run(*asked, "--json").stdout)
+    shares = {(one["top"], one["group"]): one["percent"] for one in told["scores"] if one["method"] == "asmk"}
+    assert (shares[50, "day"], shares[50, "night"]) == ([100.0] * 3, [0.0] * 3)
+    assert told["poses"][0].endswith("asmk-top1.txt")
+
+
+def test_aachen_is_refused(place: Path, tmp_path: Path) -> None:
+    asked = ["evaluate", "aachen-v1.1", "-w", place / "tiny", "-o", tmp_path / "out"]
+    assert_refused(run(*asked), "aachen-v1.1 needs the folder of its files: give one with images/images_upright")
+    assert_refused(run(*asked, "--images", tmp_path), "has no images/images_upright")
+    wrong = run("evaluate", tmp_path, "--poses", tmp_path / "x", "-o", tmp_path / "out")
+    assert_refused(wrong, "poses are given for aachen-v1.1 alone: scenes have their own")

@@ -11,6 +11,7 @@ from superfeat.cli.lines import Follow
 from superfeat.cli.terminal import (
     Told,
     VerbGroup,
+    device_option,
     json_option,
     print_result,
     weights_option,
@@ -54,7 +55,7 @@ def analysis_options(kind: str) -> Callable[[Callable[..., None]], Callable[...,
         click.option("--images", type=click.IntRange(min=1), default=images, help=first),
         click.option("--profile", type=click.Choice(list(PROFILES)), default="paper", show_default=True),
         click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="E.g. max_side=480."),
-        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps."),
+        device_option,
         workers_option,
         json_option,
     ]

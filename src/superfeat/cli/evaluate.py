@@ -9,8 +9,8 @@ import click
 from superfeat.cli.accounts import accounts_for_files
 from superfeat.cli.analyze import followed
 from superfeat.cli.lines import Follow, say
-from superfeat.cli.localization import evaluate_localization
-from superfeat.cli.terminal import Told, json_option, print_result, weights_option, workers_option
+from superfeat.cli.localization import AACHEN, LocalizationChoice, evaluate_localization
+from superfeat.cli.terminal import Told, device_option, json_option, print_result, weights_option, workers_option
 from superfeat.config import DEFAULT_PROFILE, PROFILES
 from superfeat.errors import SuperfeatError
 from superfeat.settings import parse_assignment
@@ -43,7 +43,12 @@ DOING = {
 @click.option("--codebook", type=PATH, help="A codebook. [default: the one that the network brings]")
 @click.option("--codebook-images", multiple=True, help="Photos of other things (folder, list) to learn words from.")
 @click.option("--features", type=PATH, help="A features folder with the set's images, in place of extracting them.")
-@click.option("--local", type=PATH, help="Order the first 100 by the local features of this folder (DELG).")
+@click.option(
+    "--local",
+    type=PATH,
+    help="Order the first 100 by the local features of this folder (DELG); with --localization, the points that are "
+    "matched: sift, xfeat, aliked, disk, r2d2:FILE.",
+)
 @click.option(
     "--rerank",
     type=click.Choice(["diffuse", "off"]),
@@ -60,10 +65,13 @@ DOING = {
     type=click.IntRange(min=0),
     help="Look into the network on the photos of so many queries, for the report.",
 )
-@click.option("--localization", is_flag=True, help="DATASET is a folder of scenes with poses: percent localized.")
+@click.option("--localization", is_flag=True, help="DATASET is aachen-v1.1 or a folder of scenes: percent localized.")
 @click.option("--exhaustive", is_flag=True, help="With --localization, also match each query with every photo.")
+@click.option(
+    "--poses", type=PATH, help="The true poses of aachen-v1.1's queries, which are not published, if you have them."
+)
 @click.option("--compare", nargs=2, type=PATH, metavar="A B", help="Compare two finished evaluations.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
+@device_option
 @workers_option
 @json_option
 @accounts_for_files
@@ -84,6 +92,7 @@ def evaluate(
     analyses: int,
     localization: bool,
     exhaustive: bool,
+    poses: Path | None,
     compare: tuple[Path, Path] | None,
     device: str,
     workers: int | None,
@@ -92,15 +101,17 @@ def evaluate(
     """Measure how well a network finds, by the protocol of DATASET.
 
     DATASET is roxford5k, rparis6k, oxford5k, paris6k, holidays, ukbench or sfm120k-val, with --images where its files
-    are; or a gnd.json; or a folder with one sub-folder per thing.
+    are; or a gnd.json; or a folder with one sub-folder per thing. With --localization it is aachen-v1.1, or a folder
+    of scenes with poses.
     """
     if compare is not None:
         _compare(*compare, as_json)
         return
     if dataset is None or output is None:
         raise click.UsageError("give a DATASET and --output; or --compare A B")
-    if localization:
-        evaluate_localization(Path(dataset), output, weights, features, codebook, exhaustive, as_json)
+    if localization or poses is not None or dataset == AACHEN:
+        given = (images, poses, features, codebook, local, exhaustive, workers, device)
+        evaluate_localization(LocalizationChoice(dataset, output, weights, *given), as_json)
         return
     from superfeat.evaluation.evaluate import evaluate as run_evaluation
     from superfeat.extraction.extract import keep_memory

@@ -10,6 +10,7 @@ from superfeat.cli.accounts import accounts_for_files
 from superfeat.cli.lines import Progress, say
 from superfeat.cli.terminal import (
     Told,
+    device_option,
     exclude_option,
     json_option,
     limit_pixels,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting, e.g. scales=[1.0,0.5]."
 )
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
+@device_option
 @exclude_option
 @max_pixels_option
 @workers_option

@@ -14,6 +14,7 @@ from superfeat.cli.shards import print_shards
 from superfeat.cli.terminal import (
     Command,
     Told,
+    device_option,
     exclude_option,
     json_option,
     limit_pixels,
@@ -137,7 +138,7 @@ def photo_options(command: Command) -> Command:
         ),
         click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting of extract."),
         exclude_option,
-        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps."),
+        device_option,
         max_pixels_option,
         workers_option,
     )

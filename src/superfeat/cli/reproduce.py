@@ -10,7 +10,7 @@ import click
 from superfeat.cli.accounts import accounts_for_files
 from superfeat.cli.completion import complete_weights
 from superfeat.cli.lines import Follow
-from superfeat.cli.terminal import Told, json_option, print_result, workers_option
+from superfeat.cli.terminal import Told, device_option, json_option, print_result, workers_option
 from superfeat.errors import SuperfeatError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Given(NamedTuple):
 )
 @click.option("--output", "-o", type=PATH, help="Folder for numbers and pictures; what is made is used again.")
 @click.option("--list", "list_names", is_flag=True, help="Name all tables and figures.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
+@device_option
 @workers_option
 @json_option
 @accounts_for_files

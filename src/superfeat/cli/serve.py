@@ -14,7 +14,7 @@ from superfeat.cli.clusters import cluster_options, open_engine
 from superfeat.cli.completion import INDEX_FOLDER, complete_weights
 from superfeat.cli.index import index_report, index_result
 from superfeat.cli.lines import say
-from superfeat.cli.terminal import Told, json_option, limit_pixels, workers_option
+from superfeat.cli.terminal import Told, device_option, json_option, limit_pixels, workers_option
 from superfeat.errors import STOPPED, MissingExtraError
 from superfeat.service.limits import Limits, parse_size, require_near, require_token
 
@@ -59,7 +59,7 @@ def _size(context: click.Context, parameter: click.Parameter, text: str) -> int:
     help="The network for photos. [default: what the index was made with]",
 )
 @cluster_options
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")
+@device_option
 @workers_option
 @json_option
 def serve(

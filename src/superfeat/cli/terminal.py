@@ -84,6 +84,10 @@ def workers_option(command: Command) -> Command:
     return click.option("--workers", type=click.IntRange(min=1), help=help_text)(command)
 
 
+def device_option(command: Command) -> Command:
+    return click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps.")(command)
+
+
 def exclude_option(command: Command) -> Command:
     help_text = "Leave out files and folders of this name or pattern, besides what other programs keep (@eaDir, …)."
     return click.option("--exclude", multiple=True, metavar="PATTERN", help=help_text)(command)

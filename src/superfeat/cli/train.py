@@ -13,7 +13,7 @@ import click
 
 from superfeat.cli.accounts import accounts_for_files, as_told
 from superfeat.cli.lines import Follow, Progress, say
-from superfeat.cli.terminal import Told, json_option, print_result, tree, workers_option
+from superfeat.cli.terminal import Told, device_option, json_option, print_result, tree, workers_option
 from superfeat.config import DataConfig
 from superfeat.errors import STOPPED
 
@@ -52,7 +52,7 @@ def run_options(command: Command) -> Command:
         click.option("--output", "-o", required=True, type=PATH, help="Folder of the run."),
         click.option("--resume", is_flag=True, help="Go on with the run in the folder."),
         click.option("--skip-unreadable", is_flag=True, help="Leave out photos that cannot be read."),
-        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, mps."),
+        device_option,
         workers_option,
         json_option,
     ]

@@ -9,7 +9,7 @@ import click
 
 from superfeat.cli.accounts import accounts_for_files, as_told
 from superfeat.cli.lines import Progress, say
-from superfeat.cli.terminal import Told, VerbGroup, json_option, print_result, tree, workers_option
+from superfeat.cli.terminal import Told, VerbGroup, device_option, json_option, print_result, tree, workers_option
 from superfeat.config import METHOD_NAMES, POINTS_PER_SIDE, WHITENED_DIM, WHITENING_IMAGES, ExtractConfig
 from superfeat.errors import SuperfeatError
 
@@ -128,6 +128,7 @@ def get(name: str, source: str | None, as_json: bool) -> None:
 @click.option("--images", default=WHITENING_IMAGES, show_default=True, help="How many photos to learn from at most.")
 @click.option("--max-side", default=ExtractConfig().max_side, show_default=True, help="Longest side in pixels.")
 @click.option("--overwrite", is_flag=True)
+@device_option
 @workers_option
 @json_option
 @accounts_for_files
@@ -140,6 +141,7 @@ def whiten(
     images: int,
     max_side: int,
     overwrite: bool,
+    device: str,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -152,7 +154,7 @@ def whiten(
     chosen = every if pairs is not None else every[:images]
     progress = Progress("learning from", len(chosen))
     skipped: list[Any] = []
-    same: dict[str, Any] = {"max_side": max_side, "workers": workers, "on_skip": skipped.append}
+    same: dict[str, Any] = {"max_side": max_side, "workers": workers, "device": device, "on_skip": skipped.append}
     if pairs is not None:
         rows = read_pairs(pairs, {photo.name: number for number, photo in enumerate(chosen)}).rows
         finished = fit_pair_whitening(load_network(network), chosen, rows, dim=dim, on_image=progress.at, **same)
@@ -172,6 +174,7 @@ def whiten(
 @click.option("--per-side", default=POINTS_PER_SIDE, show_default=True, help="Points, times the root of the places.")
 @click.option("--images", default=WHITENING_IMAGES, show_default=True, help="How many photos to learn from at most.")
 @click.option("--overwrite", is_flag=True)
+@device_option
 @workers_option
 @json_option
 @accounts_for_files
@@ -182,6 +185,7 @@ def points(
     per_side: float,
     images: int,
     overwrite: bool,
+    device: str,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -197,6 +201,7 @@ def points(
         chosen,
         per_side=per_side,
         workers=workers,
+        device=device,
         on_skip=skipped.append,
         on_image=progress.at,
     )

@@ -285,7 +285,7 @@ def _runners(
     network: Network, workers: int | None, device: str
 ) -> Iterator[tuple[Callable[[Tensor], Local], ThreadPoolExecutor, int]]:
     """The module, and the threads that run it, a scale at a time."""
-    module = network.fast if device == "cpu" else network.module.eval().to(device)
+    module = network.on(device)
     workers = 1 if device != "cpu" else workers or default_workers()
     threads = torch.get_num_threads()
     try:

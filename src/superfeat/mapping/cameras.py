@@ -89,6 +89,18 @@ def camera_of(words: Sequence[str], where: str) -> CameraModel:
     return CameraModel(model, width, height, params)
 
 
+def pose_of(words: Sequence[str | float], where: str) -> CameraPose:
+    """From qw, qx, qy, qz, tx, ty, tz, as files have them."""
+    try:
+        values = [float(word) for word in words]
+    except (ValueError, OverflowError):
+        values = []
+    if len(values) != 7 or not np.isfinite(values).all() or not any(values[:4]):
+        raise DatasetError(f"{where}: a pose is four numbers of a rotation and three of a translation")
+    w, x, y, z, a, b, c = values
+    return CameraPose((w, x, y, z), (a, b, c))
+
+
 def guessed_camera(width: int, height: int) -> CameraModel:
     """For a photo that nothing is known of."""
     focal = GUESSED_FOCAL * max(width, height)

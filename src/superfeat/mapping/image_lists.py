@@ -42,7 +42,8 @@ def read_photos(source: str | Path, root: str | Path | None = None) -> ListedPho
     return ListedPhotos(listing.photos)
 
 
-def _lines(path: Path) -> list[tuple[int, str]]:
+def read_lines(path: Path) -> list[tuple[int, str]]:
+    """The lines of a text file that say something, with their numbers; `#` begins a remark."""
     with explained(path, "read"):
         try:
             text = path.read_text(encoding="utf-8")
@@ -55,7 +56,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 def _read_list(path: Path, root: Path | None) -> ListedPhotos:
     found: dict[str, Photo] = {}
     cameras: dict[str, CameraModel] = {}
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         name, *words = line.split()
         if line != name and _place(path, line, root).is_file():  # a name with spaces
             name, words = line, []
@@ -75,7 +76,7 @@ def _place(path: Path, name: str, root: Path | None) -> Path:
 
 
 def _table(path: Path, columns: int) -> list[tuple[int, list[str]]]:
-    rows = [(number, [part.strip() for part in line.split(",")]) for number, line in _lines(path)]
+    rows = [(number, [part.strip() for part in line.split(",")]) for number, line in read_lines(path)]
     for number, row in rows:
         if len(row) < columns:
             raise DatasetError(f"{path}, line {number}: {len(row)} columns, and {columns} are needed; is it kapture's?")

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from superfeat.errors import StoreError
 from superfeat.mapping.build_map import MapProgress, make_models, match_pair
-from superfeat.mapping.cameras import CameraModel, pose_error
+from superfeat.mapping.cameras import CameraModel, PoseError, pose_error, pose_of
 from superfeat.mapping.colmap import MapPhoto, VerifiedMatches
 from superfeat.mapping.local import load_local
 from superfeat.mapping.local.interface import LocalPoints
@@ -35,7 +35,7 @@ LEVELS = ((0.25, 2.0), (0.5, 5.0), (5.0, 10.0))  # metres and degrees
 TOPS = (1, 5, 10, 20, 50)
 NEIGHBOURS = 10  # photos that each photo of the map is matched with: the nearest by the true poses
 EXHAUSTIVE = "exhaustive"
-RESULTS, MATCHES = "queries.jsonl", "matches"
+RESULTS, MATCHES = "poses.jsonl", "matches"
 
 
 class QueryResult(TypedDict):
@@ -44,8 +44,8 @@ class QueryResult(TypedDict):
     query: str
     method: str
     top: int
-    metres: float | None  # None: no pose
-    degrees: float | None
+    pose: list[float] | None  # qw, qx, qy, qz, tx, ty, tz
+    scene: str | None  # whose coordinates the pose is in
     inliers: int
     right_scene: float  # share of the photos retrieved
     match_seconds: float  # of the CPU
@@ -58,9 +58,11 @@ class LocalizationScore(NamedTuple):
     method: str
     top: int
     queries: int
-    percent: tuple[float, ...]  # at each of LEVELS
+    percent: tuple[float, ...]  # at each of LEVELS; none where no true pose is known
     right_scene: float
     cpu_seconds: float  # per query, of matching and of the pose
+    group: str = ""  # of the queries
+    located: int = 0  # queries that have a pose, right or wrong
 
 
 def measure_localization(
@@ -109,7 +111,8 @@ def _measure(
                 file.flush()
                 cache.write(photo.name, asked.matched)
             yield MapProgress("localizing", number + 1, len(scenes.queries.photos))
-    return [score(name, top, list(done.values())) for name, top in wanted]
+    groups = dict.fromkeys(scenes.groups.get(photo.name, "") for photo in scenes.queries.photos)
+    return [score(scenes, name, top, list(done.values()), group) for name, top in wanted for group in groups]
 
 
 def read_results(path: Path) -> list[QueryResult]:
@@ -154,44 +157,53 @@ class _Query:
         seconds = time.process_time() - began
         frame = self.scenes.queries.frames[self.name]
         right = [self.scenes.photos.frames[self.where.names[number]] == frame for number in numbers]
-        metres, degrees = self._error(located, frame)
+        scene = self.scenes.photos.frames[self.where.names[located.cluster[0]]] if located.cluster else None
         return {
             "query": self.name,
             "method": method,
             "top": top,
-            "metres": metres,
-            "degrees": degrees,
+            "pose": None if located.pose is None else [*located.pose.qvec, *located.pose.tvec],
+            "scene": scene,
             "inliers": located.inliers,
             "right_scene": float(np.mean(right)) if right else 0.0,
             "match_seconds": sum(one for _, one in found),
             "pose_seconds": seconds,
         }
 
-    def _error(self, located: Located, frame: str) -> tuple[float | None, float | None]:
-        """In metres and degrees; a pose in another scene is none."""
-        if located.pose is None or not located.cluster:
-            return None, None
-        if self.scenes.photos.frames[self.where.names[located.cluster[0]]] != frame:
-            return None, None
-        error = pose_error(located.pose, self.scenes.queries.poses[self.name])
-        return error.distance * self.scenes.metres[frame], error.degrees
 
-
-def score(method: str, top: int, results: Sequence[QueryResult]) -> LocalizationScore:
-    """Over all queries."""
-    mine = [one for one in results if (one["method"], one["top"]) == (method, top)]
-    percent = tuple(
-        100.0 * sum(_within(one, metres, degrees) for one in mine) / max(len(mine), 1) for metres, degrees in LEVELS
-    )
+def score(
+    scenes: LocalizationSet, method: str, top: int, results: Sequence[QueryResult], group: str = ""
+) -> LocalizationScore:
+    """Over all queries of a group; percent of those whose true pose is known."""
+    mine = [
+        one
+        for one in results
+        if (one["method"], one["top"]) == (method, top) and scenes.groups.get(one["query"], "") == group
+    ]
+    errors = [error_of(scenes, one) for one in mine if one["query"] in scenes.queries.poses]
     right = float(np.mean([one["right_scene"] for one in mine])) if mine else 0.0
     seconds = sum(one["match_seconds"] + one["pose_seconds"] for one in mine) / max(len(mine), 1)
-    return LocalizationScore(method, top, len(mine), percent, right, seconds)
+    located = sum(one["pose"] is not None for one in mine)
+    return LocalizationScore(method, top, len(mine), percent_within(errors), right, seconds, group, located)
 
 
-def _within(one: QueryResult, metres: float, degrees: float) -> bool:
-    if one["metres"] is None or one["degrees"] is None:
-        return False
-    return one["metres"] <= metres and one["degrees"] <= degrees
+def error_of(scenes: LocalizationSet, one: QueryResult) -> PoseError | None:
+    """In metres and degrees; a pose in another scene is none."""
+    frame = scenes.queries.frames[one["query"]]
+    if one["pose"] is None or one["scene"] != frame:
+        return None
+    error = pose_error(pose_of(one["pose"], one["query"]), scenes.queries.poses[one["query"]])
+    return PoseError(error.distance * scenes.metres[frame], error.degrees)
+
+
+def percent_within(errors: Sequence[PoseError | None]) -> tuple[float, ...]:
+    """At each level, a query without a pose within none; nothing if there is no query."""
+    posed = [one for one in errors if one is not None]
+    return tuple(
+        100.0 * sum(one.distance <= metres and one.degrees <= degrees for one in posed) / len(errors)
+        for metres, degrees in LEVELS
+        if errors
+    )
 
 
 # -- The map, from true poses: the same for every way of retrieval
@@ -199,7 +211,7 @@ def _within(one: QueryResult, metres: float, degrees: float) -> bool:
 
 def _map_of(scenes: LocalizationSet, folder: Path, local: str) -> Generator[MapProgress, None, OpenMap]:
     if (folder / MANIFEST).is_file():
-        return OpenMap(folder)
+        return _same_map(OpenMap(folder), scenes, local)
     method, listed = load_local(local), scenes.photos
     with explained(folder):
         (folder / LOCAL).mkdir(parents=True, exist_ok=True)
@@ -219,6 +231,16 @@ def _map_of(scenes: LocalizationSet, folder: Path, local: str) -> Generator[MapP
     paths = [one.path for one in listed.photos]
     write_manifest(folder, local, photos, paths, [one.num_reg_images() for one in models])
     return OpenMap(folder)
+
+
+def _same_map(where: OpenMap, scenes: LocalizationSet, local: str) -> OpenMap:
+    """The map that is there, if it is of these photos and points."""
+    if where.names != [photo.name for photo in scenes.photos.photos] or where.manifest["local"] != local:
+        raise StoreError(
+            f"{where.folder} has a map of {len(where.names)} other photos or points ({where.manifest['local']}); give "
+            "another folder"
+        )
+    return where
 
 
 def nearest_pairs(photos: Sequence[MapPhoto], frames: Sequence[str], count: int = NEIGHBOURS) -> list[tuple[int, int]]:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from superfeat.mapping.cameras import CameraModel, CameraPose
+from superfeat.errors import DatasetError
+from superfeat.mapping.cameras import CameraModel, CameraPose, pose_of
+from superfeat.mapping.image_lists import read_lines
 from superfeat.mapping.localize import Located
 from superfeat.storage.store import explained, write_file
 
@@ -13,6 +15,19 @@ KAPTURE_HEAD = "# kapture format: 1.1"
 def pose_line(name: str, pose: CameraPose) -> str:
     """name qw qx qy qz tx ty tz: world to camera, as hloc and the benchmarks of visual localization have it."""
     return " ".join([name, *(f"{value:.9g}" for value in (*pose.qvec, *pose.tvec))])
+
+
+def read_poses_file(path: Path) -> dict[str, CameraPose]:
+    """Lines of hloc, by name."""
+    found: dict[str, CameraPose] = {}
+    for number, line in read_lines(path):
+        name, *words = line.split()
+        if name in found:
+            raise DatasetError(f"{path}, line {number}: {name} has a pose already; leave one of both")
+        found[name] = pose_of(words, f"{path}, line {number}")
+    if not found:
+        raise DatasetError(f"{path} has no pose; write name qw qx qy qz tx ty tz in each line")
+    return found
 
 
 def write_poses(folder: Path, found: Sequence[Located]) -> list[Path]:

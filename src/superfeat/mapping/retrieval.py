@@ -28,11 +28,11 @@ def similarities(
     """By ASMK, and by pooled vectors. `features` were extracted from the folder of the scenes."""
     store = FeatureStore(features)
     photos, queries = _names(scenes, scenes.photos.photos), _names(scenes, scenes.queries.photos)
-    lacking = [name for name in (*photos, *queries) if name not in store.names()]
+    lacking = sorted({*photos, *queries} - {entry.name for entry in store.entries})
     if lacking:
         raise DatasetError(
-            f"{store.path} lacks {len(lacking)} of the scenes' photos ({lacking[0]}, …); extract the folder "
-            f"{scenes.root} into it"
+            f"{store.path} lacks {len(lacking)} of the scenes' photos ({lacking[0]}, …), which were not extracted or "
+            f"cannot be read; extract the folder {scenes.root} into it"
         )
     index = _index(store, photos, Path(work), codebook)
     places = {name: number for number, name in enumerate(photos)}
@@ -42,6 +42,12 @@ def similarities(
         asmk[number, [places[found] for found in ranking.names]] = ranking.scores
     ours, theirs = (np.concatenate([pool_features(store[one]).vectors for one in some]) for some in (queries, photos))
     return asmk, ours.astype(np.float64) @ theirs.T.astype(np.float64)
+
+
+def photos_to_extract(scenes: LocalizationSet) -> list[Photo]:
+    """All photos of the scenes, under the names that `extract` gives them where it is given the folder."""
+    both = [*scenes.photos.photos, *scenes.queries.photos]
+    return [Photo(photo.path, name) for photo, name in zip(both, _names(scenes, both), strict=True)]
 
 
 def _names(scenes: LocalizationSet, photos: Sequence[Photo]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Literal, TypedDict
 import numpy as np
 
 from superfeat.errors import DatasetError
-from superfeat.images import Photo
-from superfeat.mapping.cameras import CameraModel, CameraPose, camera_of
+from superfeat.images import Photo, Skipped
+from superfeat.mapping.cameras import CameraModel, CameraPose, camera_of, pose_of
 from superfeat.mapping.image_lists import ListedPhotos
 from superfeat.storage.records import as_record
 from superfeat.storage.store import read_json
@@ -42,12 +42,17 @@ class _Scene(TypedDict):
 
 @dataclasses.dataclass(frozen=True)
 class LocalizationSet:
-    """Photos of a map and queries, with their true cameras and poses. A photo's frame is its scene."""
+    """Photos of a map and queries, with their true cameras and poses. A photo's frame is its scene.
+
+    The true poses of queries may be known to others alone.
+    """
 
     root: Path
     photos: ListedPhotos
     queries: ListedPhotos
     metres: dict[str, float]  # of a unit of each scene
+    groups: dict[str, str] = dataclasses.field(default_factory=dict)  # of queries that are counted by themselves
+    skipped: list[Skipped] = dataclasses.field(default_factory=list)  # photos that are left out
 
 
 def read_scenes(folder: str | Path) -> LocalizationSet:
@@ -87,9 +92,5 @@ def _camera(entry: _Camera, where: str) -> CameraModel:
 
 
 def _pose(entry: _Entry, where: str) -> CameraPose:
-    values = [*entry["qvec"], *entry["tvec"]]
-    if len(entry["qvec"]) != 4 or len(entry["tvec"]) != 3 or not np.isfinite(values).all() or not any(entry["qvec"]):
-        raise DatasetError(f"{where}: a pose is four numbers of a rotation and three of a translation")
-    w, x, y, z = entry["qvec"]
-    a, b, c = entry["tvec"]
-    return CameraPose((w, x, y, z), (a, b, c))
+    sizes = len(entry["qvec"]), len(entry["tvec"])
+    return pose_of([*entry["qvec"], *entry["tvec"]] if sizes == (4, 3) else [], where)

@@ -4,6 +4,7 @@ With fixed statistics a batch-norm is a factor and a shift per channel. They go 
 before it, inside the graph, so that the gradients are the same and the maps are passed over once less each way.
 """
 
+import contextlib
 from collections.abc import Callable
 
 import torch
@@ -27,7 +28,8 @@ def for_training(
     cheap = network.folded()
 
     def describe(x: Tensor) -> Local:
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bf16"):
+        halved = torch.autocast(x.device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+        with halved:
             if maps:
                 return cheap.describe(x)
             folded = type(trunk) is ResNet and x.device.type == "cpu"

@@ -90,6 +90,7 @@ def store_maps(
     read: Callable[[int], Tensor],
     count: int,
     workers: int,
+    device: str = "cpu",
 ) -> Iterator[int]:
     """Computes the trunk's map of each input into a folder, whole or not at all; yields how many are done.
 
@@ -100,7 +101,7 @@ def store_maps(
 
     @torch.inference_mode()
     def compute(number: int) -> np.ndarray:
-        return trunk(read(number).unsqueeze(0))[0].half().contiguous().numpy()
+        return trunk(read(number).unsqueeze(0).to(device))[0].half().contiguous().cpu().numpy()
 
     sizes = []
     with explained(folder):

@@ -56,27 +56,49 @@ def differentiate(
 ) -> TupleResult:
     """Losses and gradient of one tuple. `images` are query, positive, negatives; sizes may differ.
 
-    `recompute` keeps the graph of a single image at a time: features first without any graph, then the gradient by the
-    features, then each image again.
+    The losses are differentiated by the features first. An image of which they say nothing, as the hinge does of a
+    negative that is far enough, has no part in the gradient: it is not gone back through. `recompute` keeps the graph
+    of a single image at a time: features first without any graph, then each image that has a part again.
     """
-    if not recompute:
-        loss, measures = tuple_loss(describe_all(describe, images), config)
-        gradient = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-        return TupleResult(list(gradient), measures)
-    with torch.no_grad():
-        fixed = [describe(image.unsqueeze(0)) for image in images]
-    leaves = [[part.detach().requires_grad_() for part in _parts(local)] for local in fixed]
-    locals_ = [_assemble(local, parts) for local, parts in zip(fixed, leaves, strict=True)]
+    with torch.set_grad_enabled(not recompute):
+        found = _describe_tuple(describe, images, config, recompute)
+    leaves = [[part.detach().requires_grad_() for part in _parts(local)] for local in found]
+    locals_ = [_assemble(local, parts) for local, parts in zip(found, leaves, strict=True)]
     loss, measures = tuple_loss(locals_, config)
-    total = [torch.zeros_like(parameter) for parameter in parameters]
     flat = [part for parts in leaves for part in parts]
     by_feature = iter(torch.autograd.grad(loss, flat, allow_unused=True, materialize_grads=True))
-    for image, parts in zip(images, leaves, strict=True):
-        outputs = _parts(describe(image.unsqueeze(0)))
-        directions = [next(by_feature) for _ in parts]
-        gradient = torch.autograd.grad(outputs, parameters, directions, allow_unused=True, materialize_grads=True)
-        torch._foreach_add_(total, list(gradient))
+    directions = [[next(by_feature) for _ in parts] for parts in leaves]
+    heard = [number for number, some in enumerate(directions) if any(bool(one.any()) for one in some)]
+    if not recompute:
+        outputs = [part for number in heard for part in _parts(found[number])]
+        wanted = [one for number in heard for one in directions[number]]
+        return TupleResult(list(_backward(outputs, wanted, parameters)), measures)
+    total = [torch.zeros_like(parameter) for parameter in parameters]
+    for number in heard:
+        outputs = _parts(describe(images[number].unsqueeze(0)))
+        torch._foreach_add_(total, list(_backward(outputs, directions[number], parameters)))
     return TupleResult(total, measures)
+
+
+def _describe_tuple(describe: Describe, images: Sequence[Tensor], config: LossConfig, recompute: bool) -> list[Local]:
+    """Images of one size together; negatives by themselves where the losses may be silent of them."""
+    if recompute:
+        return [describe(image.unsqueeze(0)) for image in images]
+    pair = describe_all(describe, images[:2])
+    if pair[0].maps is not None and config.decorrelation and config.decorrelated is None:
+        return [*pair, *describe_all(describe, images[2:])]
+    return [*pair, *(describe(image.unsqueeze(0)) for image in images[2:])]
+
+
+def _backward(
+    outputs: Sequence[Tensor], directions: Sequence[Tensor], parameters: Sequence[Tensor]
+) -> Sequence[Float[Tensor, "..."]]:
+    """The gradient of the parameters along directions of some outputs; zeros where there is none."""
+    kept = [(value, by) for value, by in zip(outputs, directions, strict=True) if value.requires_grad]
+    if not kept:
+        return [torch.zeros_like(parameter) for parameter in parameters]
+    values, by = zip(*kept, strict=True)
+    return torch.autograd.grad(values, parameters, by, allow_unused=True, materialize_grads=True)
 
 
 class Shared(NamedTuple):
@@ -114,11 +136,8 @@ def differentiate_one(
     image: OneImage, directions: Sequence[Tensor], parameters: Sequence[Tensor]
 ) -> Sequence[Float[Tensor, "..."]]:
     """The gradient that one image has in a step: of its own loss, and along `directions` of what others need of it."""
-    wanted = [image.own, *image.shared.parts()]
-    given = [torch.ones_like(image.own), *directions]
-    kept = [(value, by) for value, by in zip(wanted, given, strict=True) if value.requires_grad]
-    outputs, grads = [value for value, _ in kept], [by for _, by in kept]
-    return torch.autograd.grad(outputs, parameters, grads, allow_unused=True, materialize_grads=True)
+    wanted, given = [image.own, *image.shared.parts()], [torch.ones_like(image.own), *directions]
+    return _backward(wanted, given, parameters)
 
 
 def step_loss(
@@ -167,7 +186,7 @@ def _listwise_loss(
 ) -> tuple[Float[Tensor, ""], Float64[Tensor, "pairs measures"]]:
     """1 - AP of each image among all of the step, itself included as the released code has it; AP-GeM's loss."""
     assert config.listwise is not None
-    own = torch.from_numpy(things)
+    own = torch.from_numpy(things).to(vectors.device)
     right = (own[:, None] == own[None]).to(vectors.dtype)
     each = config.pooled * (1 - LISTWISE[config.listwise_form](vectors @ vectors.T, right, config.listwise))
     pairs = each.reshape(-1, 2).mean(dim=1)  # a pair counts once, as it does with the other losses
@@ -219,7 +238,8 @@ def tuple_loss(images: Sequence[Local], config: LossConfig) -> tuple[Float[Tenso
         described = [_in_full(local).vectors[0] for local in images]
         parts["superfeature"], matched = _superfeature_part(described, config, measures)
         correlations = torch.cat([attention_correlation(local.maps) for local in images if local.maps is not None])
-        parts["decorrelation"] = config.decorrelation * correlations.sum()
+        counted = correlations if config.decorrelated is None else correlations[:2]
+        parts["decorrelation"] = config.decorrelation * counted.sum()
         measures["correlation"] = correlations.mean().item()
     if config.pooled:
         vectors = torch.cat([_pooled(_in_full(local)) for local in images])

@@ -276,8 +276,9 @@ class Pretrainer:
             return self.crops(image, random)
 
         facts = {"side": self.config.side, "crops": self.config.crops, "seed": self.config.seed, "tasks": len(tasks)}
-        trunk = self.start.fast.trunk  # type: ignore[attr-defined]
-        for done in store_maps(self.folder.path / "maps", facts, trunk, read, len(tasks), self.workers):
+        trunk = self.start.on(self.device).trunk  # type: ignore[attr-defined]
+        folder = self.folder.path / "maps"
+        for done in store_maps(folder, facts, trunk, read, len(tasks), self.threads, self.device):
             yield Event("maps", done, len(tasks))
         self.maps = MapInputs(self.folder.path / "maps")
 

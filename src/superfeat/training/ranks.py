@@ -36,7 +36,7 @@ class Ranks:
         """Adds up each tensor over all ranks, in place."""
         if self.count == 1 or not tensors:
             return
-        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        flat = torch.cat([tensor.flatten().cpu() for tensor in tensors])  # they may lie on several devices
         with _lost_processes_explained():
             torch.distributed.all_reduce(flat)
         for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):

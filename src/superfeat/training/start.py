@@ -101,7 +101,9 @@ def build_start(recipe: Recipe, given: Network | None) -> Network:
     return Network(module, config, {**({} if given is None else given.provenance), "start": origin})
 
 
-def prepare_start(recipe: Recipe, given: Network | None, photos: Sequence[Photo], workers: int) -> Network:
+def prepare_start(
+    recipe: Recipe, given: Network | None, photos: Sequence[Photo], workers: int, device: str = "cpu"
+) -> Network:
     """The network to begin with: its batch-norms settled if it is new, whitened if it was not."""
     start = build_start(recipe, given)
     training = recipe.training
@@ -119,6 +121,7 @@ def prepare_start(recipe: Recipe, given: Network | None, photos: Sequence[Photo]
             images=training.whitening_images,
             max_side=training.max_side,
             workers=workers,
+            device=device,
         )
     return start
 

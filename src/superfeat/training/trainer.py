@@ -82,7 +82,7 @@ class Trainer:
             self.folder.cut_log(0 if before is None else before[0].log_bytes)
         if before is None:
             yield Event("start", 0, self.config.whitening_images)
-            self._adopt(prepare_start(self.recipe, given, self.training_set.photos, self.workers))
+            self._adopt(prepare_start(self.recipe, given, self.training_set.photos, self.workers, self.device))
             self._save()
         else:
             self.position, tensors = before
@@ -122,7 +122,8 @@ class Trainer:
     def _restore(self, tensors: Mapping[str, Tensor]) -> None:
         """The optimiser's memory, the epoch's tuples and totals."""
         restore_optimiser(self.optimiser, self.parameters, tensors)
-        self.average |= _below(tensors, "average/")
+        for name, value in _below(tensors, "average/").items():
+            self.average[name] = value.to(self.device)
         self.tuples = tensors["tuples"].numpy() if "tuples" in tensors else None
         self.totals = tensors["totals"]
 
@@ -145,9 +146,10 @@ class Trainer:
         if self.config.parts == "lit":
             if self.ranks.first:
                 facts = {"images": len(photos.photos), "max_side": self.config.max_side}
-                trunk = self.network.fast.trunk  # type: ignore[attr-defined]
+                trunk = self.network.on(self.device).trunk  # type: ignore[attr-defined]
                 folder = self.folder.path / "maps"
-                for done in store_maps(folder, facts, trunk, photos, len(photos.photos), self.workers):
+                workers = self.workers if self.device == "cpu" else 1
+                for done in store_maps(folder, facts, trunk, photos, len(photos.photos), workers, self.device):
                     yield Event("maps", done, len(photos.photos))
             self.ranks.wait()
             self.inputs = MapInputs(self.folder.path / "maps")
@@ -325,7 +327,7 @@ class Trainer:
         order = np.random.default_rng(self.config.seed).permutation(len(self.training_set.photos))
         photos = [self.training_set.photos[number] for number in order]
         scores: list[Score] = []
-        for done in validate(snapshot, self.validation, photos, config, self.folder.path, self.workers):
+        for done in validate(snapshot, self.validation, photos, config, self.folder.path, self.workers, self.device):
             if isinstance(done, Score):
                 scores.append(done)
             else:

@@ -40,13 +40,14 @@ def validate(
     config: ValidationConfig,
     scratch: Path,
     workers: int | None = None,
+    device: str = "cpu",
 ) -> Iterator[int | Score]:
     """Yields how many photos have been extracted, and the score of each set as soon as it is known."""
     done = 0
     single = dataclasses.replace(config.extract, scales=(1.0,))
     samples: list[np.ndarray] = []
     learned_from = [] if network.one_vector else codebook_photos[: config.codebook_images]
-    for features in extract(network, learned_from, single, workers=workers):
+    for features in extract(network, learned_from, single, workers=workers, device=device):
         samples.append(features.vectors)
         yield (done := done + 1)
     with tempfile.TemporaryDirectory(prefix=".validation.", dir=scratch) as work:
@@ -58,7 +59,7 @@ def validate(
         del samples
         for number, test in enumerate(tests):
             index = Index.create(Path(work) / f"index{number}", codebook, search, network=network.digest)
-            for found in _search(network, index, test, config.extract, workers):
+            for found in _search(network, index, test, config.extract, workers, device):
                 yield found or (done := done + 1)
 
 
@@ -98,17 +99,17 @@ def _figures(score: Score) -> SetFigures:
 
 
 def _search(
-    network: Network, index: Index, test: RetrievalSet, config: ExtractConfig, workers: int | None
+    network: Network, index: Index, test: RetrievalSet, config: ExtractConfig, workers: int | None, device: str
 ) -> Iterator[Score | None]:
     """None for each photo that has been extracted, and the score at the end."""
     names = own_names(test)
     wanted = names.photos(test)
     photos, database = renamed(list(wanted.values()), list(wanted)), len(test.photos)
     asked: dict[str, Features] = {}
-    images = extract(network, photos[:database], config, workers=workers)
+    images = extract(network, photos[:database], config, workers=workers, device=device)
     for _ in add_images(index, _keep_queries(images, names, asked)):
         yield None
-    for features in extract(network, photos[database:], config, workers=workers):
+    for features in extract(network, photos[database:], config, workers=workers, device=device):
         asked[features.name] = features
         yield None
     yield _score(index, test, names, asked, workers)

@@ -42,6 +42,7 @@ def fit_pair_whitening(
     max_side: int = ExtractConfig().max_side,
     scales: tuple[float, ...] | None = None,
     workers: int | None = None,
+    device: str = "cpu",
     on_skip: Callable[[Skipped], None] | None = None,
     on_image: Callable[[int], None] = lambda done: None,
 ) -> Network:
@@ -53,7 +54,7 @@ def fit_pair_whitening(
     config = dataclasses.replace(wanted, max_side=max_side, scales=scales or wanted.scales)
     needed = [photos[number] for number in np.unique(pairs)]
     found = {}
-    for done, features in enumerate(extract(raw, needed, config, workers=workers, on_skip=on_skip), 1):
+    for done, features in enumerate(extract(raw, needed, config, workers=workers, device=device, on_skip=on_skip), 1):
         found[features.name] = features.vectors[0]
         on_image(done)
     return learned_from_pairs(network, found, [(photos[q].name, photos[p].name) for q, p in pairs.tolist()], dim)
@@ -92,6 +93,7 @@ def fit_whitening(
     images: int = WHITENING_IMAGES,
     max_side: int = ExtractConfig().max_side,
     workers: int | None = None,
+    device: str = "cpu",
     on_skip: Callable[[Skipped], None] | None = None,
     on_image: Callable[[int], None] = lambda done: None,
 ) -> Network:
@@ -102,7 +104,7 @@ def fit_whitening(
     config = ExtractConfig(features_per_image=EVERY_FEATURE, max_side=max_side, scales=(1.0,))
     fit = WhiteningFit(raw.dim)
     chosen = itertools.islice(as_photos(photos), images)
-    for done, features in enumerate(extract(raw, chosen, config, workers=workers, on_skip=on_skip), 1):
+    for done, features in enumerate(extract(raw, chosen, config, workers=workers, device=device, on_skip=on_skip), 1):
         fit.add(torch.from_numpy(features.vectors.copy()))
         on_image(done)
     if fit.count < raw.dim:
@@ -126,6 +128,7 @@ def fit_points(
     images: int = WHITENING_IMAGES,
     config: ExtractConfig = ExtractConfig.profile(DEFAULT_PROFILE),  # noqa: B008 - frozen
     workers: int | None = None,
+    device: str = "cpu",
     on_skip: Callable[[Skipped], None] | None = None,
     on_image: Callable[[int], None] = lambda done: None,
 ) -> Network:
@@ -139,7 +142,7 @@ def fit_points(
     every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None)
     chosen = itertools.islice(as_photos(photos), images)
     done = 0
-    for done, features in enumerate(extract(raw, chosen, every, workers=workers, on_skip=on_skip), 1):
+    for done, features in enumerate(extract(raw, chosen, every, workers=workers, device=device, on_skip=on_skip), 1):
         fit.add(torch.from_numpy(features.vectors.copy()))
         on_image(done)
     if fit.count < module.trunk.channels:

@@ -1,5 +1,6 @@
 """A network in memory: its module, its settings, and where its weights come from."""
 
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -55,6 +56,17 @@ class Network:
     def fast(self) -> Callable[[Tensor], Local]:
         """The module for inference on a CPU: fused where that is possible."""
         return for_inference(self.module) if isinstance(self.module, nn.Module) else self.module
+
+    def on(self, device: str) -> Callable[[Tensor], Local]:
+        """The module for inference on a device; a copy, made once, since this network stays where it is."""
+        if device == "cpu":
+            return self.fast
+        if not isinstance(self.module, nn.Module):
+            raise WeightsError(f"an exported network runs on the CPU, not on '{device}'; give the one it came from")
+        copies: dict[str, LocalNetwork] = vars(self).setdefault("_copies", {})
+        if device not in copies:
+            copies[device] = copy.deepcopy(self.module).eval().to(device)
+        return copies[device]
 
     @property
     def normalisation(self) -> Normalisation:

@@ -6,20 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("pycolmap")
 
 from fixtures_mapping import CAMERA, CENTRES, HEIGHT, WIDTH, Place, looking, map_of, write_scene
+from oracles_mapping import nearest_of_each_other
 from superfeat.errors import DatasetError, StoreError
 from superfeat.mapping.build_map import make_models, match_pair
-from superfeat.mapping.cameras import CameraPose, guessed_camera, pose_error
+from superfeat.mapping.cameras import CameraPose, PoseError, guessed_camera, pose_error
 from superfeat.mapping.colmap import MapPhoto
 from superfeat.mapping.local import load_local
 from superfeat.mapping.local.interface import LocalPoints, mutual_nearest
 from superfeat.mapping.localize import Located, Match, clusters, locate, match_with
 from superfeat.mapping.map_folder import OpenMap, read_points, save_points, write_manifest
 from superfeat.mapping.match_cache import MatchCache
-from superfeat.mapping.measure import QueryResult, measure_localization, read_results, score
+from superfeat.mapping.measure import QueryResult, measure_localization, percent_within, read_results, score
 from superfeat.mapping.pose_files import write_poses
 from superfeat.mapping.scenes import read_scenes
 
@@ -117,6 +120,15 @@ def test_nearest_of_each_other_and_the_ratio() -> None:
     assert mutual_nearest(one[:0], other).shape == (0, 2)
 
 
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_nearest_of_each_other_by_definition(rows: int, columns: int, seed: int) -> None:
+    """Whole numbers, so that many are as near as others."""
+    random = np.random.default_rng(seed)
+    one, other = (random.integers(-1, 2, (count, 3)).astype(np.float32) for count in (rows, columns))
+    found = mutual_nearest(one, other)
+    assert [tuple(pair) for pair in found.tolist()] == nearest_of_each_other(one @ other.T)
+
+
 def test_errors_of_poses() -> None:
     turned = CameraPose((np.cos(np.radians(5)), 0, np.sin(np.radians(5)), 0), (0, 0, 0))
     assert pose_error(turned, CameraPose((1, 0, 0, 0), (0, 0, 0))).degrees == pytest.approx(10)
@@ -180,31 +192,37 @@ def test_maps_that_are_none(where: OpenMap, tmp_path: Path) -> None:
 # -- Measuring
 
 
-def result(query: str, metres: float | None, degrees: float | None, top: int = 5) -> QueryResult:
-    return {
-        "query": query,
+def test_percent_at_each_level() -> None:
+    errors = [PoseError(0.1, 1), PoseError(0.4, 1), PoseError(0.1, 7), None]
+    assert percent_within(errors) == (25.0, 50.0, 75.0)
+    assert percent_within([]) == ()
+
+
+def test_queries_are_counted_by_group_and_known_pose(tmp_path: Path) -> None:
+    """A pose in another scene is none, and a query whose true pose nobody knows is not judged."""
+    for number in range(2):
+        write_scene(tmp_path / f"wall{number}", number)
+    scenes = read_scenes(tmp_path)
+    scenes.groups.update({"wall0/2.png": "day", "wall1/2.png": "night"})
+    true = scenes.queries.poses["wall0/2.png"]
+    right: QueryResult = {
+        "query": "wall0/2.png",
         "method": "m",
-        "top": top,
-        "metres": metres,
-        "degrees": degrees,
+        "top": 5,
+        "pose": [*true.qvec, *true.tvec],
+        "scene": "wall0",
         "inliers": 9,
         "right_scene": 0.5,
         "match_seconds": 1.0,
         "pose_seconds": 0.5,
     }
-
-
-def test_percent_at_each_level() -> None:
-    some = [
-        result("a", 0.1, 1),
-        result("b", 0.4, 1),
-        result("c", 0.1, 7),
-        result("d", None, None),
-        result("e", 0, 0, 1),
-    ]
-    found = score("m", 5, some)
-    assert found.percent == (25.0, 50.0, 75.0)
-    assert (found.queries, found.right_scene, found.cpu_seconds) == (4, 0.5, 1.5)
+    lost: QueryResult = {**right, "query": "wall1/2.png", "pose": None, "scene": None}
+    found = score(scenes, "m", 5, [right, lost, {**right, "top": 1}], "day")
+    assert found == ("m", 5, 1, (100.0, 100.0, 100.0), 0.5, 1.5, "day", 1)
+    assert score(scenes, "m", 5, [right, lost], "night").percent == (0.0, 0.0, 0.0)
+    assert score(scenes, "m", 5, [{**right, "scene": "wall1"}], "day").percent == (0.0, 0.0, 0.0)
+    del scenes.queries.poses["wall0/2.png"]
+    assert score(scenes, "m", 5, [right], "day").percent == ()
 
 
 def test_two_scenes_in_one_database(tmp_path: Path) -> None:
@@ -221,12 +239,14 @@ def test_two_scenes_in_one_database(tmp_path: Path) -> None:
         ("wrong", 0.0, 0.0),
         ("exhaustive", 100.0, 0.5),
     ]
-    results = tmp_path / "work" / "queries.jsonl"
+    results = tmp_path / "work" / "poses.jsonl"
     before = results.read_text()
     results.write_text(before[:-20])  # killed while it was writing
     assert len(read_results(results)) == 5
     again = measure_localization(scenes, tmp_path / "work", methods, tops=(5,), exhaustive=True).result()
     assert [one.percent for one in again] == [one.percent for one in found]
+    with pytest.raises(StoreError, match=r"has a map of 10 other photos or points \(sift\)"):
+        measure_localization(scenes, tmp_path / "work", methods, local="xfeat").result()
 
 
 def test_matches_are_kept_for_a_run_that_goes_on(tmp_path: Path) -> None:

@@ -296,6 +296,65 @@ def test_half_precision_of_how(tiny_how: Network, recompute: bool) -> None:
     assert float(torch.tensor(loss).bfloat16()) != loss
 
 
+# --- Negatives that the hinge silences --------------------------------------------------------------------------------
+
+
+def one_graph(network: Network, images: Sequence[Tensor], config: LossConfig) -> list[Tensor]:
+    """The gradient through all images, whether the losses say something of them or not."""
+    loss, _ = tuple_loss([network.module(image.unsqueeze(0)) for image in images], config)
+    return list(torch.autograd.grad(loss, trained(network), allow_unused=True, materialize_grads=True))
+
+
+def margin_between(network: Network, images: Sequence[Tensor]) -> float:
+    """One that the nearest negative is within, and the others are not."""
+    vectors = [oracles.pool([(one.vectors[0].numpy(), one.strengths[0].numpy())]) for one in described(network, images)]
+    first, second, *_ = sorted(float(np.linalg.norm(vectors[0] - other)) for other in vectors[2:])
+    assert first < second
+    return (first + second) / 2
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["how", "fire"])
+def test_negatives_that_are_far_enough_are_not_gone_back_through(
+    tiny_how: Network, tiny_network: Network, kind: str, recompute: bool
+) -> None:
+    """The gradient is the same, and who had no part in it has had no graph that was used."""
+    network, images = tiny_how if kind == "how" else tiny_network, photos()
+    config = LossConfig(superfeature=0, decorrelation=0, pooled=1, pooled_margin=margin_between(network, images))
+    used: list[int] = []
+
+    def describe(x: Tensor) -> Local:
+        number = next(n for n, image in enumerate(images) if x.shape[1:] == image.shape and torch.equal(x[0], image))
+        local: Local = network.module(x)
+        if local.vectors.requires_grad:
+            local.vectors.register_hook(lambda _: used.append(number))
+        return local
+
+    result = differentiate(describe, images, trained(network), config, recompute)
+    assert gap(result.gradient, one_graph(network, images, config)) <= BATCHED
+    assert len(used) == len({*used}) == 3  # query, positive, and the nearest negative
+    assert {0, 1} < {*used}
+
+
+@BOTH
+def test_attention_of_query_and_positive_alone(tiny_network: Network, recompute: bool) -> None:
+    """`losses.decorrelated = "pair"`: negatives are heard through the hinge alone."""
+    images = photos()
+    config = LossConfig(decorrelated="pair", superfeature=0.02, margin=1e-3)  # within which no negative is
+    result = gradient_of(tiny_network, images, config, recompute)
+    correlations = [
+        oracles_losses.decorrelation(local.maps[0].numpy())
+        for local in described(tiny_network, images)
+        if local.maps is not None
+    ]
+    found = measures_of(result)
+    assert found["decorrelation"] == pytest.approx(0.1 * sum(correlations[:2]), rel=1e-5)
+    assert found["correlation"] == pytest.approx(sum(correlations) / len(images), rel=1e-5)
+    assert gap(result.gradient, one_graph(tiny_network, images, config)) <= BATCHED
+    without = gradient_of(tiny_network, images[:2], config, recompute)
+    assert gap(result.gradient, without.gradient) <= BATCHED
+
+
 # --- A step -----------------------------------------------------------------------------------------------------------
 
 

@@ -35,16 +35,18 @@ class LocalMethod(Protocol):
 def mutual_nearest(
     one: Float32[np.ndarray, "n dim"], other: Float32[np.ndarray, "k dim"], ratio: float | None = None
 ) -> Int64[np.ndarray, "m 2"]:
-    """Pairs in which each is the other's nearest, by unit vectors.
+    """Pairs in which each is the other's nearest, by unit vectors; the first of several that are as near.
 
     With a ratio, the nearest must be nearer than so many times the distance of the second nearest.
     """
     if not len(one) or not len(other):
         return np.empty((0, 2), np.int64)
     products = one @ other.T
-    best, back = products.argmax(axis=1), products.argmax(axis=0)
-    numbers = np.arange(len(one))
-    kept = back[best] == numbers
+    best, numbers = products.argmax(axis=1), np.arange(len(one))
+    # The greatest of each column tells whose nearest a point is. Its place would cost more than the products do.
+    kept = products[numbers, best] == products.max(axis=0)[best]
+    first = np.unique(best[kept], return_index=True)[1]
+    kept[np.delete(np.flatnonzero(kept), first)] = False
     if ratio is not None and len(other) > 1:
         nearest = products[numbers, best]
         products[numbers, best] = -np.inf

@@ -81,7 +81,9 @@ def reproduce(
     chosen = choose([names] if isinstance(names, str) else names)
     settings = read_size(size)
     if images is None and set(chosen) & set(BY_NAME):
-        raise SuperfeatError(f"{BY_NAME[0]} needs scenes with poses; give their folder", arguments=["images"])
+        raise SuperfeatError(
+            f"{BY_NAME[0]} needs aachen-v1.1 or scenes with poses; give their folder", arguments=["images"]
+        )
 
     def steps() -> Generator[Reproduced | Failed, None, list[Reproduced]]:
         study = Study(
