@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 DEVICE = "meta"
 aten = torch.ops.aten
 BETWEEN = {aten.copy_.default, aten._to_copy.default}  # from one device to another
-INDEXED = {aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default}  # by indices of either
+INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
 
 
 class Elsewhere(Tensor):
