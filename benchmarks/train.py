@@ -4,7 +4,11 @@ The plain loop (benchmarks/plain.py and `plain_loss` below) takes one image at a
 ResNet-50 without its last block, 256 templates, 6 rounds; one thread; each of the two in a process of its own, taking
 turns.
 
+With --silent N the attention maps of negatives are not decorrelated (losses.decorrelated = "pair"), in both, and the
+margin is one beyond which N of the five negatives lie: ours does not go back through these.
+
     python -m benchmarks.train --rounds 5 --json benchmarks/results/train.json
+    python -m benchmarks.train --sizes 224 --silent 0 3 5 --json benchmarks/results/train_silent.json
 """
 
 import argparse
@@ -23,28 +27,46 @@ from benchmarks.extraction import GEMM, cpu_seconds, seeded_network, spread, tru
 from benchmarks.plain import ROUNDS, PlainFire
 from superfeat.config import LossConfig
 from superfeat.extraction.extract import keep_memory
+from superfeat.nets.losses import distances_between, match
 from superfeat.nets.training import for_training
 from superfeat.training.objective import differentiate
 
 IMAGES = 7
-LOSSES = LossConfig()
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[224, 362, 480])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--silent", type=int, nargs="+", choices=range(IMAGES - 1), help="negatives beyond the margin")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(arguments)
     rows = []
     for size in args.sizes:
-        rows.append(compare(size, args.rounds))
-        print(json.dumps(rows[-1], indent=1), flush=True)
+        for silent in args.silent or [None]:
+            losses = LossConfig() if silent is None else losses_with(size, silent)
+            rows.append({**compare(size, args.rounds, losses), **({} if silent is None else {"silent": silent})})
+            print(json.dumps(rows[-1], indent=1), flush=True)
     if args.json:
         args.json.write_text(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1) + "\n")
 
 
-def plain_loss(features: list[Tensor], maps: list[Tensor]) -> Tensor:
+def losses_with(size: int, silent: int) -> LossConfig:
+    """Losses whose margin so many negatives of the tuple are beyond, by the pair of features that is nearest."""
+    made = Tuple(size, LossConfig(), torch.float64)
+    with torch.no_grad():
+        found = [made.network.module(image.unsqueeze(0)) for image in made.images]
+    query, positive, *negatives = (F.normalize(local.vectors[0], dim=1) for local in found)
+    chosen = match(distances_between(positive, query), ratio=LossConfig().ratio).query
+    if not len(chosen):
+        raise SystemExit(f"no pair of the tuple of {size} pixels is eligible; take another size")
+    gaps = sorted(float((query[chosen] - one[chosen]).norm(dim=1).min()) for one in negatives)
+    edges = [gaps[0] / 2, *gaps, 2 * gaps[-1]]
+    within = len(gaps) - silent
+    return LossConfig(decorrelated="pair", margin=(edges[within] + edges[within + 1]) / 2)
+
+
+def plain_loss(features: list[Tensor], maps: list[Tensor], losses: LossConfig) -> Tensor:
     """The losses of METHOD.md section 4, pair by pair: query, positive, then negatives."""
     unit = [F.normalize(each, dim=1) for each in features]
     query, positive, negatives = unit[0], unit[1], unit[2:]
@@ -54,24 +76,25 @@ def plain_loss(features: list[Tensor], maps: list[Tensor]) -> Tensor:
         nearest = distances.sort(dim=1).values
     loss = features[0].sum() * 0
     for i in range(len(query)):
-        if to_query[i] == i and to_positive[i] == i and nearest[i, 0] <= LOSSES.ratio * nearest[i, 1]:
+        if to_query[i] == i and to_positive[i] == i and nearest[i, 0] <= losses.ratio * nearest[i, 1]:
             loss = loss + 0.5 * (query[i] - positive[i] + 1e-6).square().sum()
             for negative in negatives:
                 far = (query[i] - negative[i] + 1e-6).square().sum().sqrt()
-                loss = loss + 0.5 * F.relu(LOSSES.margin - far).square()
-    loss = LOSSES.superfeature * loss
-    for attention in maps:
+                loss = loss + 0.5 * F.relu(losses.margin - far).square()
+    loss = losses.superfeature * loss
+    for attention in maps if losses.decorrelated is None else maps[:2]:
         unit_maps = F.normalize(attention, dim=1)
         cosines = unit_maps @ unit_maps.T
         others = cosines.sum() - cosines.diagonal().sum()
-        loss = loss + LOSSES.decorrelation * others / (len(cosines) * (len(cosines) - 1))
+        loss = loss + losses.decorrelation * others / (len(cosines) * (len(cosines) - 1))
     return loss
 
 
 class Tuple:
     """Seven images of one size: the same scene, more and more disturbed, so that some pairs are eligible."""
 
-    def __init__(self, size: int, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, size: int, losses: LossConfig, dtype: torch.dtype = torch.float32) -> None:
+        self.losses = losses
         self.network = seeded_network()
         self.network.module.to(dtype)
         generator = torch.Generator().manual_seed(1)
@@ -95,40 +118,40 @@ class Plain(Tuple):
             raw, attention = plain.lit(plain.trunk(image.unsqueeze(0)))
             features.append(F.linear(raw, state["whitening.weight"], state["whitening.bias"]))
             maps.append(attention)
-        return list(torch.autograd.grad(plain_loss(features, maps), list(self.named.values())))
+        return list(torch.autograd.grad(plain_loss(features, maps, self.losses), list(self.named.values())))
 
 
 class Ours(Tuple):
     """superfeat's tuple, as its command line runs it."""
 
-    def __init__(self, size: int, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__(size, dtype)
+    def __init__(self, size: int, losses: LossConfig, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(size, losses, dtype)
         keep_memory()
         self.describe = for_training(self.network.module)
 
     def gradient(self) -> list[Tensor]:
         parameters = list(self.named.values())
-        return differentiate(self.describe, list(self.images), parameters, LOSSES, recompute=False).gradient
+        return differentiate(self.describe, list(self.images), parameters, self.losses, recompute=False).gradient
 
 
-def serve(kind: type[Tuple], size: int, pipe: Connection) -> None:
+def serve(kind: type[Tuple], size: int, losses: LossConfig, pipe: Connection) -> None:
     """Answers the questions that come through the pipe."""
     torch.set_num_threads(1)
-    runner = kind(size)
+    runner = kind(size, losses)
     a, b = torch.randn(GEMM, GEMM), torch.randn(GEMM, GEMM)
     while (question := pipe.recv()) != "end":
         if question == "gradient":  # in float64: rounding alone must not decide
-            pipe.send([part.numpy() for part in kind(size, torch.float64).gradient()])
+            pipe.send([part.numpy() for part in kind(size, losses, torch.float64).gradient()])
         else:
             pipe.send(cpu_seconds(lambda: a @ b, 3) if question == "gemm" else cpu_seconds(runner.gradient))
 
 
-def compare(size: int, rounds: int) -> dict[str, Any]:
+def compare(size: int, rounds: int, losses: LossConfig) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     pipes, processes = {}, []
     for name, kind in (("plain", Plain), ("ours", Ours)):
         pipes[name], theirs = context.Pipe()
-        processes.append(context.Process(target=serve, args=(kind, size, theirs), daemon=True))
+        processes.append(context.Process(target=serve, args=(kind, size, losses, theirs), daemon=True))
         processes[-1].start()
 
     def ask(name: str, question: str) -> Any:

@@ -19,30 +19,30 @@ from torch.utils._pytree import tree_flatten, tree_map
 DEVICE = "meta"
 aten = torch.ops.aten
 BETWEEN = {aten.copy_.default, aten._to_copy.default}  # from one device to another
-INDEXED = {aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default}  # by indices of either
+INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
 
 
 class Elsewhere(Tensor):
     """A tensor of the device that is not there."""
 
-    inner: Tensor
+    values_here: Tensor
 
     @staticmethod
     def __new__(cls: type["Elsewhere"], inner: Tensor) -> "Elsewhere":
-        made: Elsewhere = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: Elsewhere = Tensor._make_wrapper_subclass(
             cls,
             inner.size(),
             strides=inner.stride(),
             storage_offset=inner.storage_offset(),
             dtype=inner.dtype,
             layout=inner.layout,
-            device=DEVICE,
+            device=torch.device(DEVICE),
         )
-        made.inner = inner
+        made.values_here = inner
         return made
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        return f"Elsewhere({self.inner!r})"
+        return f"Elsewhere({self.values_here!r})"
 
     def __getitem__(self, index: Any) -> Tensor:
         """Torch puts a list of numbers where the tensor says it is, and there its values would be lost."""
@@ -50,10 +50,10 @@ class Elsewhere(Tensor):
 
     def tolist(self) -> Any:
         """As tensors of other devices have it; torch has none for a class of ours."""
-        return self.inner.tolist()
+        return self.values_here.tolist()
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         return run(func, args, kwargs or {})
 
 
@@ -76,8 +76,8 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         there = isinstance(args[0], Elsewhere)
     if func is aten._local_scalar_dense.default:
         there = False
-    inside = {id(one.inner): one for one in moved}
-    bare = tree_map(lambda one: one.inner if isinstance(one, Elsewhere) else one, (args, kwargs))
+    inside = {id(one.values_here): one for one in moved}
+    bare = tree_map(lambda one: one.values_here if isinstance(one, Elsewhere) else one, (args, kwargs))
     if target is not None:
         bare[1]["device"] = torch.device("cpu")
     found = func(*bare[0], **bare[1])
@@ -106,6 +106,9 @@ def _check(func: Any, args: Any, tensors: list[Tensor], moved: list[Elsewhere]) 
 
 class StandIn(TorchDispatchMode):
     """While it is on, moving a tensor to `meta` or making one there gives an `Elsewhere`."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return run(func, args, kwargs or {})

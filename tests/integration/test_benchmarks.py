@@ -25,6 +25,7 @@ from fixtures_evaluate import draw_things
 from fixtures_mapping import write_scene
 from fixtures_recipe import save_random_network
 from superfeat import Index
+from superfeat.config import LossConfig
 from superfeat.extraction.extract import extract_to
 from superfeat.nets.trunk import ResNet
 from superfeat.sources.listing import list_photos
@@ -32,9 +33,11 @@ from superfeat.weights import load_network
 
 
 @pytest.mark.slow
-def test_plain_training_has_our_gradients() -> None:
-    """A loop over images and pairs in plain calls, and ours."""
-    plain, ours = (kind(96, torch.float64).gradient() for kind in (train.Plain, train.Ours))
+@pytest.mark.parametrize("silent", [None, 3])
+def test_plain_training_has_our_gradients(silent: int | None) -> None:
+    """A loop over images and pairs in plain calls, and ours, which leaves out negatives beyond the margin."""
+    losses = LossConfig() if silent is None else train.losses_with(96, silent)
+    plain, ours = (kind(96, losses, torch.float64).gradient() for kind in (train.Plain, train.Ours))
     largest = max(float(part.abs().max()) for part in plain)
     assert largest > 0
     for a, b in zip(plain, ours, strict=True):

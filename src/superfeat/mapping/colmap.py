@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from superfeat.errors import MissingExtraError
 from superfeat.mapping.cameras import CameraModel, CameraPose
@@ -155,14 +155,54 @@ def find_pose(
     estimation.estimate_focal_length = refinement.refine_focal_length = camera.guessed
     used = as_camera(camera)
     found = colmap().estimate_and_refine_absolute_pose(places, points, used, estimation, refinement, True)
+    return None if found is None else _pose_found(found, np.asarray(found["inlier_mask"], np.bool_), used)
+
+
+def refine_pose(
+    begun: PoseFound,
+    places: Float64[np.ndarray, "n 2"],
+    points: Float64[np.ndarray, "n 3"],
+    camera: CameraModel,
+    max_error: float,
+) -> PoseFound | None:
+    """A pose that was found from some of these points, by all that agree with it; None if they are too few."""
+    used = as_camera(camera)
+    if camera.guessed:
+        scale = begun.focal / used.mean_focal_length()
+        for place in used.focal_length_idxs():
+            used.params[place] *= scale
+    options = colmap().AbsolutePoseRefinementOptions()
+    options.refine_focal_length = camera.guessed
+    near = near_points(begun.pose, places, points, used, max_error)
+    if near.sum() < 4:
+        return None
+    found = colmap().refine_absolute_pose(as_rigid(begun.pose), places, points, near, used, options, True)
     if found is None:
         return None
-    rigid = found["cam_from_world"]
-    covariance = found.get("covariance")
+    refined = _pose_found(found, near, used)
+    return refined._replace(inliers=near_points(refined.pose, places, points, used, max_error))
+
+
+def near_points(
+    pose: CameraPose,
+    places: Float64[np.ndarray, "n 2"],
+    points: Float64[np.ndarray, "n 3"],
+    camera: Any,
+    max_error: float,
+) -> Bool[np.ndarray, "n"]:
+    """Which points a camera at this pose sees within so many pixels of their places."""
+    seen = points @ pose.rotation().T + np.asarray(pose.tvec)
+    near = np.zeros(len(points), np.bool_)
+    ahead = seen[:, 2] > 0
+    gaps = np.asarray(camera.img_from_cam(seen[ahead])).reshape(-1, 2) - places[ahead]
+    near[ahead] = np.linalg.norm(gaps, axis=1) <= max_error
+    return near
+
+
+def _pose_found(found: Any, inliers: np.ndarray, camera: Any) -> PoseFound:
+    rigid, covariance = found["cam_from_world"], found.get("covariance")
     if covariance is not None and np.shape(covariance) == (6, 6):
         covariance = np.asarray(colmap().get_covariance_for_inverse(rigid, covariance))
     else:
         covariance = None
-    return PoseFound(
-        as_pose(rigid), np.asarray(found["inlier_mask"], np.bool_), covariance, float(used.mean_focal_length())
-    )
+    return PoseFound(as_pose(rigid), inliers, covariance, float(camera.mean_focal_length()))

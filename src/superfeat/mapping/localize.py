@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
 
 from superfeat.engine import Engine
 from superfeat.errors import ImageError
 from superfeat.images import Photo
 from superfeat.mapping.build_map import camera_for
 from superfeat.mapping.cameras import CameraModel, CameraPose
-from superfeat.mapping.colmap import PoseFound, find_pose
+from superfeat.mapping.colmap import PoseFound
 from superfeat.mapping.image_lists import ListedPhotos
 from superfeat.mapping.local.interface import LocalPoints
 from superfeat.mapping.map_folder import INDEX, OpenMap, find_points
+from superfeat.mapping.pose_choice import Pairs, agreeing, best_pose
 from superfeat.mapping.rows import Forest
 from superfeat.work import Work
 
@@ -113,11 +114,11 @@ def agree(
     best: tuple[PoseFound, list[Match]] | None = None
     most = rival = 0  # inliers of the best cluster, and of the second best
     for cluster in clusters(where, matches):
-        places, targets = correspondences(where, points, cluster)
-        if len(places) <= max(rival, LEAST_INLIERS - 1):
+        pairs = correspondences(where, points, cluster)
+        if len(pairs.places) <= max(rival, LEAST_INLIERS - 1):
             continue
-        pose = find_pose(places, targets, camera, MAX_ERROR * max(camera.width, camera.height) / 1000)
-        inliers = 0 if pose is None else int(pose.inliers.sum())
+        pose = best_pose(pairs, camera, MAX_ERROR * max(camera.width, camera.height) / 1000)
+        inliers = 0 if pose is None else agreeing(pairs, pose)
         if pose is not None and inliers > most:
             best, most, rival = (pose, cluster), inliers, most
         else:
@@ -166,14 +167,14 @@ def clusters(where: OpenMap, matches: Sequence[Match]) -> list[list[Match]]:
     return sorted(found.values(), key=lambda some: -sum(len(match.query) for match in some))
 
 
-def correspondences(
-    where: OpenMap, points: LocalPoints, cluster: Sequence[Match]
-) -> tuple[Float64[np.ndarray, "n 2"], Float64[np.ndarray, "n 3"]]:
-    """Places in the query and points of the model, each pair of them once."""
-    pairs = np.unique(np.concatenate([np.stack([one.query, one.points], axis=1) for one in cluster]), axis=0)
+def correspondences(where: OpenMap, points: LocalPoints, cluster: Sequence[Match]) -> Pairs:
+    """Points of the query and of the model, each pair of them once, with the number of photos that say so."""
+    every = np.concatenate([np.stack([one.query, one.points], axis=1) for one in cluster])
+    pairs, photos = np.unique(every, axis=0, return_counts=True)
     model = where.models[cluster[0].model]
     targets = [model.point3D(point).xyz for point in pairs[:, 1].tolist()]
-    return points.places[pairs[:, 0]].astype(np.float64), np.asarray(targets, np.float64).reshape(-1, 3)
+    places = points.places[pairs[:, 0]].astype(np.float64)
+    return Pairs(pairs[:, 0], places, np.asarray(targets, np.float64).reshape(-1, 3), photos)
 
 
 def _described(
@@ -186,14 +187,15 @@ def _described(
 ) -> Located:
     """With what is to be said of it."""
     found, cluster = best
-    places, _ = correspondences(where, points, cluster)
-    inliers = int(found.inliers.sum())
-    agreeing = {(float(x), float(y)) for x, y in places[found.inliers]}
+    pairs = correspondences(where, points, cluster)
+    inliers = agreeing(pairs, found)
+    right = {(float(x), float(y)) for x, y in pairs.places[found.inliers]}
     lines = []
     for match in cluster:
         mine = [(float(x), float(y)) for x, y in points.places[match.query].astype(np.float64)]
-        lines.append((match.number, tuple(place for place in mine if place in agreeing)))
-    said = f"{inliers} of {len(places)} matches with {len(cluster)} photos agree"
+        lines.append((match.number, tuple(place for place in mine if place in right)))
+    matches = len(np.unique(pairs.query))
+    said = f"{inliers} of {matches} matches with {len(cluster)} photos agree"
     if rival >= RIVAL * inliers:
         said += f"; another place has {rival}"
     if len(where.models) > 1:
@@ -207,7 +209,7 @@ def _described(
         pose=found.pose,
         model=cluster[0].model,
         inliers=inliers,
-        matches=len(places),
+        matches=matches,
         deviation=_deviation(found),
         cluster=tuple(match.number for match in cluster),
         lines=tuple(lines),
