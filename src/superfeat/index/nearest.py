@@ -70,8 +70,9 @@ def prepare(centroids: Float32[np.ndarray, "words dim"]) -> Centroids:
 
 def _scale(values: Float32[np.ndarray, "n dim"], deviations: float = math.inf) -> float:
     """Steps per unit, such that values up to so many standard deviations fit into 7 bits."""
-    largest = float(np.abs(values).max(initial=0.0))
-    deviation = float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if values.size else 0.0
+    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    squares = float(np.einsum("ij,ij->", values, values, dtype=np.float64))  # without a copy of 64 bits
+    deviation = math.sqrt(squares / values.size) if values.size else 0.0
     reach = (largest if deviations == math.inf else min(largest, deviations * deviation)) or 1.0
     return LARGEST_INTEGER / max(reach, SMALLEST_REACH)
 
