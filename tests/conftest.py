@@ -81,6 +81,17 @@ def _own_archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _torch_alone() -> Iterator[None]:
+    """Photos are looked at with torch, to the last bit as they were indexed; no export is made of each small network.
+
+    What ONNX Runtime does in its place has tests of its own: test_without_torch.py, test_first_answer.py.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SUPERFEAT_ENGINE", "torch")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     """Tiny tensors gain nothing from threads, and threads that wait in a loop make a busy machine crawl."""
     torch.set_num_threads(1)

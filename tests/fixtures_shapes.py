@@ -25,6 +25,8 @@ CHECKED = (
     "superfeat.extraction.folder",
     "superfeat.extraction.extract",
     "superfeat.extraction.selection",
+    "superfeat.extraction.joining",
+    "superfeat.extraction.without_torch",
     "superfeat.index.segments",
     "superfeat.index.snapshot",
     "superfeat.index.contents",

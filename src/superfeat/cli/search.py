@@ -159,6 +159,7 @@ def search(
         sets = [found_photos(answer.name, answer) for answer in answers]
         for line in export_sets(sets, export, {} if keyword is None else {keyword: sets}, merge_sidecars):
             say(line)
+    engine.keep_network()
     if skipped:
         say(f"superfeat: {len(skipped)} of {len(found) + len(skipped)} queries could not be read")
         raise click.exceptions.Exit(1)

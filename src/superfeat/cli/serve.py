@@ -94,7 +94,7 @@ def serve(
         raise MissingExtraError("serving an index", "serve") from error
     from PIL import Image
 
-    from superfeat.extraction.extract import keep_memory
+    from superfeat.extraction.memory import keep_memory
 
     if watch:
         from superfeat.index.watch import require_folders

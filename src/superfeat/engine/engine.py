@@ -13,6 +13,7 @@ from jaxtyping import Float64
 from superfeat.addresses.address import Where, address_of, seems_gone
 from superfeat.config import CALIBRATION, ExtractConfig, SearchConfig
 from superfeat.engine.asked import Asked, region_of, second_look, within
+from superfeat.engine.looking import Sight
 from superfeat.engine.matching import FIRST_MATCHED, Matcher, certain_first
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.explain.explain import Explanation, explain, score_words
@@ -69,7 +70,8 @@ class Engine:
         workers: int | None = None,
     ) -> None:
         self.index = index
-        self._weights, self._device, self._workers = weights, device, workers
+        self._device, self._workers = device, workers
+        self._sight = Sight(index, weights, device, workers)
         self._kept: Recent[Features] = Recent(KEPT_PHOTOS)
         self._looking = threading.Lock()
         self._matchers: dict[KeypointKind, Matcher] = {}
@@ -85,19 +87,16 @@ class Engine:
     @property
     def knows_network(self) -> bool:
         """Whether photos can be looked at."""
-        return self._weights is not None or "weights" in self.index.facts
+        return self._sight.source is not None
 
-    @functools.cached_property
+    @property
     def network(self) -> "Network":
         """The network that the index was made with."""
-        from superfeat.weights import load_network
+        return self._sight.network
 
-        source = self._weights or self.index.facts.get("weights")
-        if source is None:
-            raise SuperfeatError(
-                f"{self.index.path} does not say which network it was made with; name it", arguments=["weights"]
-            )
-        return load_network(str(source))
+    def keep_network(self) -> None:
+        """Exports the network into the user's cache if it was needed and not there: the next search is faster."""
+        self._sight.keep()
 
     @property
     def config(self) -> ExtractConfig:
@@ -127,12 +126,10 @@ class Engine:
         """Searches once with a photo of nothing, so that the first search takes as long as the next: the network is
         loaded, code compiled, the codebook laid out, and it is known how strangers score.
         """
-        from superfeat.extraction.extract import extract_pixels
-
         config = dataclasses.replace(self.config, attention="maps")
         pixels = np.random.default_rng(0).integers(0, 256, (config.max_side * 3 // 4, config.max_side, 3), np.uint8)
         with self._looking:
-            found = extract_pixels(self.network, pixels, config, workers=self._workers, device=self._device)
+            found = self._sight.look_at_pixels(pixels, config)
         if len(self.index):
             self.search(found)
 
@@ -150,13 +147,11 @@ class Engine:
         return self._kept.get(key)
 
     def _look(self, key: str, data: bytes) -> Features:
-        from superfeat.extraction.extract import extract_image
-
         with self._looking:
             found = self.seen(key)  # who was here before may have looked at the same photo
             if found is None:
                 config = dataclasses.replace(self.config, attention="maps")
-                found = extract_image(self.network, data, config, workers=self._workers, device=self._device)
+                found = self._sight.look(data, config)
                 self._kept.put(key, found)
         return found
 
@@ -262,13 +257,11 @@ class Engine:
         """A part of a photo where a photo is one vector: the part is looked at as a photo of its own."""
         if isinstance(photo, Features):
             raise SuperfeatError("one vector has no parts; give the photo itself to search by a box")
-        from superfeat.extraction.extract import extract_pixels
-
         with self._looking:
             pixels = self.pixels(photo)
             height, width = pixels.shape[:2]
             part = crop(pixels, (region[0], region[1], region[0] + region[2], region[1] + region[3]))
-            found = extract_pixels(self.network, part, self.config, workers=self._workers, device=self._device)
+            found = self._sight.look_at_pixels(part, self.config)
         return Asked(photo, self.index.query(found), len(found), (width, height), region, itself, config)
 
     def answer(

@@ -6,12 +6,9 @@ photo still uses all cores, and no more than `workers` maps are in memory at onc
 
 import collections
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import json
-import os
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,32 +26,23 @@ from superfeat.config import DEFAULT_PROFILE, ExtractConfig
 from superfeat.errors import SuperfeatError
 from superfeat.extraction.decode import Decoded, decode, read_for
 from superfeat.extraction.folder import UNSEEN, FeatureFacts, feature_writer, photo_stamp
+from superfeat.extraction.joining import FeatureKind, ScaleFeatures, join_scales
+from superfeat.extraction.memory import BYTES_PER_WORKER as BYTES_PER_WORKER
+from superfeat.extraction.memory import default_workers
+from superfeat.extraction.memory import keep_memory as keep_memory
 from superfeat.extraction.scaling import ROUNDED, find_regions, resize
-from superfeat.extraction.selection import choose
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, none_read, normalise, scaled_size
 from superfeat.methods import method_of
 from superfeat.nets.local import Local
 from superfeat.settings import as_dict
 from superfeat.sources.listing import list_photos
-from superfeat.threads import all_cores, worker_pool
+from superfeat.threads import worker_pool
 from superfeat.weights import Network
 
 DECODERS = 2
 EVERY_FEATURE = 1 << 30
-MALLOC_ARENA_MAX, MALLOC_MMAP_MAX, MALLOC_TRIM_THRESHOLD = -8, -4, -1  # of glibc's mallopt
-BYTES_PER_WORKER = 2 << 30  # the trunk at scale 2.0 of 1024 x 1024 needs about 1.5 GB
 Photos = str | Path | Iterable[str | Where | Photo]
-
-
-class ScaleFeatures(NamedTuple):
-    """All features of one image at one scale."""
-
-    vectors: Float32[np.ndarray, "n dim"]
-    strengths: Float32[np.ndarray, "n"]
-    regions: Float32[np.ndarray, "n 4"] | None
-    maps: Float32[np.ndarray, "n height width"] | None
-    grid: tuple[int, int]
 
 
 def extract(
@@ -218,29 +206,6 @@ def _each(photos: Photos) -> Iterator[Photo]:
             yield Photo(where, str(where if is_remote(photo) else photo))
 
 
-def default_workers() -> int:
-    """One per core that this process may use, as far as memory allows."""
-    cores = all_cores()
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return min(cores, 4)
-    return max(1, min(cores, memory // BYTES_PER_WORKER))
-
-
-def keep_memory() -> None:
-    """Lets this process keep freed memory, up to 1 GB, for the next map: fewer page faults on Linux.
-
-    glibc gives large blocks back to the system at once, and every page that is taken again costs a fault. It is a
-    setting of the whole process, so the command line calls this and the library does not.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            libc = ctypes.CDLL(None)
-            for option, value in ((MALLOC_ARENA_MAX, 1), (MALLOC_MMAP_MAX, 0), (MALLOC_TRIM_THRESHOLD, 1 << 30)):
-                libc.mallopt(option, value)
-
-
 def _require_one(done: int, reasons: list[Skipped]) -> None:
     if reasons and not done:
         raise none_read(reasons)
@@ -339,15 +304,6 @@ def _run_scale(
     return ScaleFeatures(local.vectors[0].cpu().numpy(), local.strengths[0].cpu().numpy(), regions, maps, local.grid)
 
 
-def _attention_map(part: ScaleFeatures, number: int) -> Float32[np.ndarray, "height width"]:
-    """The map of one feature; one that is a place attends to that place alone."""
-    if part.maps is not None:
-        return np.asarray(part.maps[number])
-    place = np.zeros(part.grid, np.float32)
-    place.flat[number] = 1
-    return place
-
-
 def _one_vector(network: Network, name: str, pending: _Pending, vectors: Float32[np.ndarray, "scales dim"]) -> Features:
     """The photo's only feature, from the vectors of its scales."""
     one, vector = np.ones(1, np.float32), network.combine(vectors)
@@ -360,30 +316,12 @@ def _finish(network: Network, name: str, pending: _Pending, config: ExtractConfi
     parts = [part.result() for part in pending.parts]
     if network.one_vector:
         return _one_vector(network, name, pending, np.concatenate([part.vectors for part in parts]))
-    strengths = np.concatenate([part.strengths for part in parts]) if parts else np.empty(0, np.float32)
-    if method_of(network.config.method).relative_strengths and len(strengths):
-        strengths = strengths / max(strengths.max(), np.finfo(np.float32).tiny)
-    counts = [len(part.strengths) for part in parts]
-    chosen = choose(network, strengths, counts, config)
-    ids = np.concatenate([np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, np.int32)])
-    scales = np.repeat(np.asarray(pending.scales, np.float32), counts)
-    vectors = np.concatenate([part.vectors for part in parts] or [np.empty((0, network.dim), np.float32)])
-    maps = regions = None
-    if config.attention != "none":
-        empty = np.empty((0, 4), np.float32)
-        regions = np.concatenate([part.regions for part in parts if part.regions is not None] or [empty])[chosen]
-    if config.attention == "maps":
-        owners = np.repeat(np.arange(len(parts)), counts)
-        maps = [_attention_map(parts[owners[index]], int(ids[index])) for index in chosen]
-    return Features(
-        name,
-        vectors[chosen],
-        strengths[chosen],
-        scales[chosen],
-        ids[chosen],
-        regions,
-        maps,
-        pending.image_size,
-        network.digest,
-        pending.note,
+    kind = FeatureKind(
+        network.dim,
+        network.superfeatures,
+        network.config.points is not None,
+        method_of(network.config.method).relative_strengths,
     )
+    found = join_scales(kind, pending.scales, parts, config)
+    size, digest = pending.image_size, network.digest
+    return dataclasses.replace(found, name=name, image_size=size, network=digest, note=pending.note)

@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from superfeat.config import ExtractConfig
-from superfeat.weights import Network
 
 
 def strongest(
@@ -30,13 +29,16 @@ def strongest(
 
 
 def choose(
-    network: Network, strengths: Float32[np.ndarray, "n"], counts: Sequence[int], config: ExtractConfig
+    superfeatures: int | None,
+    points: bool,
+    strengths: Float32[np.ndarray, "n"],
+    counts: Sequence[int],
+    config: ExtractConfig,
 ) -> Int64[np.ndarray, "kept"]:
-    """The strongest, and after them all points of a network that has some."""
-    first = network.superfeatures
-    if first is None:
+    """The strongest, and after them all points of a network that has some: what follows a scale's `superfeatures`."""
+    if superfeatures is None:
         return strongest(strengths, counts, config)
-    point = np.concatenate([np.arange(count) >= first for count in counts] or [np.empty(0, np.bool_)])
+    point = np.concatenate([np.arange(count) >= superfeatures for count in counts] or [np.empty(0, np.bool_)])
     others = np.flatnonzero(~point)
-    kept = others[strongest(strengths[others], [min(count, first) for count in counts], config)]
-    return np.concatenate((kept, np.flatnonzero(point))) if network.config.points is not None else kept
+    kept = others[strongest(strengths[others], [min(count, superfeatures) for count in counts], config)]
+    return np.concatenate((kept, np.flatnonzero(point))) if points else kept

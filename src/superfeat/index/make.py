@@ -13,6 +13,7 @@ from superfeat.config import (
 )
 from superfeat.errors import ImageError, SuperfeatError
 from superfeat.extraction.folder import FeatureStore, stored_names
+from superfeat.extraction.kept import keep_export
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped
 from superfeat.index.boxes import PhotoRegions
@@ -194,6 +195,7 @@ def _photos(asked: _Wanted, target: Target) -> Steps:
         yield from _count(outcomes, done, len(listing.photos))
     _compare(index, asked, listing, done)
     shutil.rmtree(target.waiting, ignore_errors=True)
+    keep_export(network)  # torch is here now: the first search by a photo will not need it
     return done
 
 

@@ -6,23 +6,17 @@ whose bound reaches the k-th best so far are measured in float64. So the answer 
 (equal ones go to the lower number) on every machine and with any number of threads, and no BLAS is involved.
 """
 
-import functools
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import llvmlite.binding
 import numpy as np
 from jaxtyping import Float32, Float64, Int8, Int32
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from superfeat.index.kernel import compiled
+from superfeat.index.products import LANES, ROWS, byte_products
 from superfeat.threads import run_all
 
-ROWS, LANES = 4, 16  # vectors and centroids of one step
 BLOCK = 192  # vectors that share a scale: they stay in the first cache
 SHARE = 4 * BLOCK  # vectors of one task
 LARGEST_INTEGER = 63  # of 7 bits with sign
@@ -70,8 +64,9 @@ def prepare(centroids: Float32[np.ndarray, "words dim"]) -> Centroids:
 
 def _scale(values: Float32[np.ndarray, "n dim"], deviations: float = math.inf) -> float:
     """Steps per unit, such that values up to so many standard deviations fit into 7 bits."""
-    largest = float(np.abs(values).max(initial=0.0))
-    deviation = float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if values.size else 0.0
+    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    squares = float(np.einsum("ij,ij->", values, values, dtype=np.float64))  # without a copy of 64 bits
+    deviation = math.sqrt(squares / values.size) if values.size else 0.0
     reach = (largest if deviations == math.inf else min(largest, deviations * deviation)) or 1.0
     return LARGEST_INTEGER / max(reach, SMALLEST_REACH)
 
@@ -169,7 +164,7 @@ def _search(
     tile = np.empty((ROWS, LANES), np.int32)
     for word in range(0, len(bias), LANES):
         for first in range(0, len(points), ROWS):
-            hits = _products(points, first, packed, word * eights * 8, eights, bias, word, limits, tile)
+            hits = byte_products(points, first, packed, word * eights * 8, eights, bias, word, limits, tile)
             if hits:
                 for row in range(ROWS):
                     if hits & (1 << row):
@@ -252,124 +247,3 @@ def _insert(word: Any, distance: Any, distances: Any, found: Any) -> bool:  # pr
         place -= 1
     distances[place], found[place] = distance, word
     return bool(distances[-1] < np.inf)
-
-
-# -- The inner loop: 4 vectors x 16 centroids
-
-
-@functools.cache
-def has_avx2() -> bool:
-    """Whether this processor has the instruction that multiplies 32 pairs of bytes and adds them in twos."""
-    return bool(llvmlite.binding.get_host_cpu_features().get("avx2", False))
-
-
-@compiled
-def _products_plain(
-    points: Any, first: Any, packed: Any, offset: Any, eights: Any, bias: Any, word: Any, limits: Any, tile: Any
-) -> int:  # pragma: no cover
-    hits = 0
-    for row in range(ROWS):
-        for lane in range(LANES):
-            tile[row, lane] = bias[word + lane]
-        for quad in range(2 * eights):
-            for lane in range(LANES):
-                place = offset + (quad * LANES + lane) * 4
-                for axis in range(4):
-                    tile[row, lane] += np.int32(points[first + row, 4 * quad + axis]) * np.int32(packed[place + axis])
-        for lane in range(LANES):
-            if tile[row, lane] > limits[first + row]:
-                hits |= 1 << row
-    return hits
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _products_avx2(
-    typing_context: Any,
-    points: Any,
-    first: Any,
-    packed: Any,
-    offset: Any,
-    eights: Any,
-    bias: Any,
-    word: Any,
-    limits: Any,
-    tile: Any,
-) -> Any:
-    """`_products_plain` in the processor's own terms.
-
-    Two products of bytes added in 16 bits twice are at most 4 * 127 * 63, so nothing saturates.
-    """
-    whole = types.int64
-    return whole(points, whole, packed, whole, whole, bias, whole, limits, tile), _emit_products
-
-
-BYTE, SHORT, WORD, LONG = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-BYTES, SHORTS, WORDS = ir.VectorType(BYTE, 32), ir.VectorType(SHORT, 16), ir.VectorType(WORD, 8)
-COLUMNS = LANES // 8  # vectors of eight sums
-
-
-def _emit_products(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Sums begin at the bias, take in eight dimensions a round, and are compared with each vector's limit."""
-
-    def data(number: int) -> Any:
-        return context.make_array(signature.args[number])(context, builder, arguments[number]).data
-
-    _, first, _, offset, eights, _, word, _, _ = arguments
-    points = builder.bitcast(data(0), WORD.as_pointer())  # four values of a vector at a time
-    packed = builder.bitcast(builder.gep(data(2), [offset]), BYTES.as_pointer())
-    bias = builder.bitcast(builder.gep(data(5), [word]), WORDS.as_pointer())
-    quads = builder.mul(eights, LONG(2))
-    rows = [builder.gep(points, [builder.mul(builder.add(first, LONG(row)), quads)]) for row in range(ROWS)]
-    sums = [[cgutils.alloca_once(builder, WORDS) for _ in range(COLUMNS)] for _ in range(ROWS)]
-    for column in range(COLUMNS):
-        start = builder.load(builder.gep(bias, [LONG(column)]), align=4)
-        for row in range(ROWS):
-            builder.store(start, sums[row][column])
-    with cgutils.for_range(builder, eights) as loop:
-        _emit_eight_dimensions(builder, loop.index, rows, packed, sums)
-    return _emit_comparison(builder, sums, data(7), first, builder.bitcast(data(8), WORDS.as_pointer()))
-
-
-def _emit_eight_dimensions(builder: Any, index: Any, rows: Any, packed: Any, sums: Any) -> None:
-    def function(name: str, result: Any, argument: Any) -> Any:
-        kind = ir.FunctionType(result, [argument, argument])
-        return cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.avx2.{name}")
-
-    def theirs(quad: Any, column: int) -> Any:
-        place = builder.add(builder.mul(quad, LONG(COLUMNS)), LONG(column))
-        return builder.load(builder.gep(packed, [place]), align=1)
-
-    add_bytes, add_shorts = function("pmadd.ub.sw", SHORTS, BYTES), function("pmadd.wd", WORDS, SHORTS)
-    quads = [builder.add(builder.mul(index, LONG(2)), LONG(half)) for half in range(2)]
-    values = [[theirs(quad, column) for column in range(COLUMNS)] for quad in quads]
-    for row in range(ROWS):
-        fours = [builder.load(builder.gep(rows[row], [quad]), align=1) for quad in quads]
-        ours = [builder.bitcast(_splat(builder, four), BYTES) for four in fours]
-        for column in range(COLUMNS):
-            both = [builder.call(add_bytes, [ours[half], values[half][column]]) for half in range(2)]
-            total = builder.call(add_shorts, [builder.add(*both), ir.Constant(SHORTS, [1] * 16)])
-            builder.store(builder.add(builder.load(sums[row][column]), total), sums[row][column])
-
-
-def _emit_comparison(builder: Any, sums: Any, limits: Any, first: Any, tile: Any) -> Any:
-    """Stores the sums; a bit for each row that has one above its limit."""
-    hits = LONG(0)
-    for row in range(ROWS):
-        limit = _splat(builder, builder.load(builder.gep(limits, [builder.add(first, LONG(row))]), align=4))
-        above = []
-        for column in range(COLUMNS):
-            total = builder.load(sums[row][column])
-            builder.store(total, builder.gep(tile, [LONG(row * COLUMNS + column)]), align=4)
-            above.append(builder.icmp_signed(">", total, limit))
-        some = builder.icmp_unsigned("!=", builder.bitcast(functools.reduce(builder.or_, above), BYTE), BYTE(0))
-        hits = builder.or_(hits, builder.shl(builder.zext(some, LONG), LONG(row)))
-    return hits
-
-
-def _splat(builder: Any, value: Any) -> Any:
-    """Eight times the same."""
-    nothing = ir.Constant(WORDS, ir.Undefined)
-    return builder.shuffle_vector(builder.insert_element(nothing, value, WORD(0)), nothing, ir.Constant(WORDS, [0] * 8))
-
-
-_products = _products_avx2 if has_avx2() else _products_plain

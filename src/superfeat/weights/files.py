@@ -11,23 +11,21 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from superfeat.config import CALIBRATION, CARRIED_CODEBOOK, DEFAULT_WEIGHTS
-from superfeat.errors import StoreError, SuperfeatError, WeightsError
+from superfeat.errors import SuperfeatError, WeightsError
 from superfeat.methods import method_of
 from superfeat.nets.local import LocalNetwork
 from superfeat.settings import as_dict
-from superfeat.storage.records import as_record
 from superfeat.storage.store import write_folder
 from superfeat.storage.unpickle import read_torch
+from superfeat.weights.facts import FORMAT, VERSION, NetworkFacts, read_config
 from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
-from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cached_path, known_names, shipped_names
-from superfeat.weights.network import Network, NetworkFacts, build_module, digest_of, network_config
+from superfeat.weights.named import find_weights
+from superfeat.weights.network import Network, build_module, digest_of, network_config
 from superfeat.weights.published import for_method, recognise_published, recognise_tensorflow
 from superfeat.weights.tensorflow import is_tensorflow, read_tensorflow
 
-FORMAT = "superfeat-network"
-VERSION = 1
 NOTHING_SPARE = re.compile(r"(?!)")
 
 
@@ -83,19 +81,6 @@ def convert_network(
     return notes
 
 
-def find_weights(source: str | Path) -> Path:
-    """The file or folder of weights given by a path or by a name."""
-    path, name = Path(source), str(source)
-    if path.exists():
-        return path
-    if name in shipped_names():
-        return SHIPPED_FOLDER / name
-    if name in NAMED:
-        return cached_path(name)
-    names = ", ".join(known_names())
-    raise WeightsError(f"no weights at {source}: give a file, a folder, or one of the names {names}")
-
-
 def read_foreign(path: Path, method: str | None = None) -> Foreign:
     """Parameters of a file that is not in our format; `method` chooses where it holds two networks."""
     if is_tensorflow(path):
@@ -134,25 +119,6 @@ def _load_ours(folder: Path) -> Network:
             f"{folder} is damaged: its parameters are not those that were saved; copy or convert it again"
         )
     return network
-
-
-def read_config(folder: Path) -> NetworkFacts:
-    """The facts in a network folder's config.json."""
-    path = folder / "config.json"
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"cannot read {path}: {error}") from error
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise WeightsError(f"{path} does not describe a superfeat network")
-    if facts.get("version") != VERSION:
-        raise WeightsError(
-            f"{path} has format version {facts.get('version')}; this superfeat reads {VERSION}: upgrade it"
-        )
-    try:
-        return as_record(NetworkFacts, {"provenance": {}, **facts}, path)
-    except StoreError as error:
-        raise WeightsError(str(error)) from error
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """The model card: what a network is, where it comes from, how to use it."""
 
 from superfeat.methods import method_of
-from superfeat.weights.network import NetworkFacts
+from superfeat.weights.facts import NetworkFacts
 
 
 def model_card(facts: NetworkFacts, parameters: int, half: bool) -> str:

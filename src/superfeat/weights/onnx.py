@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib
 import itertools
 import json
 import logging
@@ -24,7 +23,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
 from superfeat.config import TrunkConfig
-from superfeat.errors import ImageError, MissingExtraError, StoreError, SuperfeatError, WeightsError
+from superfeat.errors import ImageError, StoreError, SuperfeatError
 from superfeat.images import normalise, read_image
 from superfeat.methods import method_of
 from superfeat.methods.method import trunk_stride
@@ -36,13 +35,11 @@ from superfeat.nets.tensorflow_trunks import EverySecond, KerasResNet, SlimResNe
 from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict, overlay
-from superfeat.storage.records import as_record
 from superfeat.storage.store import explained, write_file
-from superfeat.weights.network import Network, NetworkFacts, Provenance, network_config
+from superfeat.weights.network import Network, Provenance, network_config
+from superfeat.weights.sealed import FORMAT, KEY, VERSION, OnnxFacts, checksum_of, open_sealed, require_package
 
-FORMAT, VERSION = "superfeat-onnx", 1
 LEAST_SIDE = 64  # of a picture that any network takes
-KEY = "superfeat"  # of our entry in the file's metadata_props
 OPSET, IR_VERSION = 17, 8  # the first with LayerNormalization; runtimes refuse files that are newer than they are
 TRUNK = "trunk/"  # names of the trunk's nodes begin so: what int8 may touch
 QUANTISING_PHOTOS, QUANTISING_SIDE = 32, 480
@@ -93,29 +90,8 @@ def quantise_onnx(
 
 def load_onnx(path: Path, *, threads: int = 1) -> "OnnxNetwork":
     """Loads an exported network. One thread for each call, because extraction makes its calls from several."""
-    runtime = _package("onnxruntime")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise WeightsError(f"cannot read {path}: {error.strerror or error}") from error
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.enable_mem_pattern = False  # it keeps a plan for every image size ever seen
-    options.log_severity_level = 4  # what matters is raised
-    try:
-        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the runtime's own types, which differ from version to version
-        reason = str(error).strip().splitlines()[0]
-        raise WeightsError(f"{path} is damaged or not an ONNX file ({reason}); export it again") from error
-    facts = _check_seal(session.get_modelmeta().custom_metadata_map.get(KEY), data, path)
+    session, facts = open_sealed(path, threads)
     return OnnxNetwork(OnnxModule(session, facts), network_config(facts["network"], path), facts["provenance"])
-
-
-class OnnxFacts(NetworkFacts):
-    """What we note in an .onnx file, without its checksum."""
-
-    precision: str  # float32 or int8
-    bytes: int  # of the graph, which the facts follow
 
 
 class OnnxModule:
@@ -180,13 +156,6 @@ class OnnxNetwork(Network):
         return self.module.stride
 
 
-def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError("an .onnx network", "onnx") from error
-
-
 def _prepare(path: Path, overwrite: bool) -> None:
     """Makes sure, before the long part, that the file may be written."""
     if path.suffix != ".onnx":
@@ -213,36 +182,16 @@ def _seal(model: Any, network: Network, digest: str, provenance: Provenance, pre
         "provenance": provenance,
     }
     end = type(model)()
-    end.metadata_props.add(key=KEY, value=json.dumps({**facts, "checksum": _checksum(graph, facts)}))
+    end.metadata_props.add(key=KEY, value=json.dumps({**facts, "checksum": checksum_of(graph, facts)}))
     sealed: bytes = graph + end.SerializeToString()
     return sealed
-
-
-def _checksum(graph: bytes, facts: OnnxFacts) -> str:
-    return hashlib.sha256(graph + json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def _check_seal(text: str | None, data: bytes, path: Path) -> OnnxFacts:
-    if text is None:
-        raise WeightsError(f"{path} was not exported by superfeat; export the network that it came from with superfeat")
-    try:
-        read = json.loads(text)
-        if read["version"] != VERSION:
-            raise WeightsError(f"{path} has format {read['version']}; this superfeat reads {VERSION}: upgrade it")
-        checksum = read.pop("checksum")
-        facts = as_record(OnnxFacts, read, path)
-        if checksum == _checksum(data[: facts["bytes"]], facts):
-            return facts
-    except (ValueError, KeyError, TypeError, AttributeError, StoreError):
-        pass
-    raise WeightsError(f"{path} is damaged or was changed after its export; export it again")
 
 
 class _Graph:
     """Nodes in the order of work. Each call adds one and gives the name of its output."""
 
     def __init__(self) -> None:
-        self.helper, self.arrays = _package("onnx.helper"), _package("onnx.numpy_helper")
+        self.helper, self.arrays = require_package("onnx.helper"), require_package("onnx.numpy_helper")
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
 
@@ -298,7 +247,7 @@ def _build(network: Network) -> Any:
     whole = graph.helper.make_graph(graph.nodes, type(module).__name__, [image], results, constants)
     opset = graph.helper.make_opsetid("", OPSET)
     model = graph.helper.make_model(whole, opset_imports=[opset], ir_version=IR_VERSION, producer_name="superfeat")
-    _package("onnx.checker").check_model(model, full_check=True)
+    require_package("onnx.checker").check_model(model, full_check=True)
     return model
 
 
@@ -372,7 +321,7 @@ def _quantise(data: bytes, pixels: list[NetworkInput]) -> Any:
     Weights have 7 bits (reduce_range): on processors without VNNI, products of full 8 bits overflow 16-bit sums,
     silently. The stem gains little from int8 and loses most. Only min-max calibration takes photos of several sizes.
     """
-    onnx, quantiser = _package("onnx"), _package("onnxruntime.quantization")
+    onnx, quantiser = require_package("onnx"), require_package("onnxruntime.quantization")
     model = onnx.load_model_from_string(data)
     stem = (f"{TRUNK}stem", f"{TRUNK}stem/relu")
     names = [node.name for node in model.graph.node if node.name.startswith(TRUNK) and node.name not in stem]

@@ -101,7 +101,7 @@ def test_a_warm_engine_has_its_network_and_answers_as_a_cold_one(engine: Engine,
     cold = [(hit.name, hit.score) for hit in engine.search(photos / "p1.png")]
     warm = Engine(engine.index, workers=1)
     warm.warm_up()
-    assert "network" in vars(warm)
+    assert "network" in vars(warm._sight)
     assert [(hit.name, hit.score) for hit in warm.search(photos / "p1.png")] == cold
     empty = Index.create(tmp_path / "empty", engine.index.codebook, facts=engine.index.facts)
     Engine(empty, workers=1).warm_up()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numba
@@ -10,17 +11,8 @@ import numpy as np
 import pytest
 
 import oracles
-from superfeat.index.nearest import (
-    BLOCK,
-    LANES,
-    ROWS,
-    SHARE,
-    _products_avx2,
-    _products_plain,
-    has_avx2,
-    nearest,
-    prepare,
-)
+from superfeat.index.nearest import BLOCK, SHARE, nearest, prepare
+from superfeat.index.products import LANES, ROWS, has_avx2, has_vnni, products_avx2, products_plain, products_vnni
 
 Sizes = tuple[int, int, int, int]
 SIZES: list[Sizes] = [  # vectors, words, dimensions, count
@@ -169,7 +161,7 @@ def test_ties_on_a_grid() -> None:
     assert_nearest(whole(100, 3, 1, reach=1), whole(200, 3, 2, reach=1), 20)
 
 
-# --- the two inner loops ----------------------------------------------------------------------------------------------
+# --- the inner loops --------------------------------------------------------------------------------------------------
 
 
 def call_avx2(
@@ -183,14 +175,35 @@ def call_avx2(
     limits: np.ndarray,
     tile: np.ndarray,
 ) -> int:
-    hits: int = _products_avx2(points, first, packed, offset, eights, bias, word, limits, tile)
+    hits: int = products_avx2(points, first, packed, offset, eights, bias, word, limits, tile)
     return hits
 
 
-@pytest.mark.skipif(not has_avx2(), reason="this processor has no AVX2")
+def call_vnni(
+    points: np.ndarray,
+    first: int,
+    packed: np.ndarray,
+    offset: int,
+    eights: int,
+    bias: np.ndarray,
+    word: int,
+    limits: np.ndarray,
+    tile: np.ndarray,
+) -> int:
+    hits: int = products_vnni(points, first, packed, offset, eights, bias, word, limits, tile)
+    return hits
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(call_avx2, marks=pytest.mark.skipif(not has_avx2(), reason="this processor has no AVX2")),
+        pytest.param(call_vnni, marks=pytest.mark.skipif(not has_vnni(), reason="this processor has no VNNI")),
+    ],
+)
 @pytest.mark.parametrize("extreme", [False, True])
-def test_the_fast_loop_is_the_plain_one(extreme: bool) -> None:
-    fast = numba.njit(call_avx2)
+def test_the_fast_loop_is_the_plain_one(call: Callable[..., int], extreme: bool) -> None:
+    fast = numba.njit(call)
     rng = np.random.default_rng(0)
     for eights in (1, 2, 3, 16, 18):
         points = rng.integers(1, 128, (3 * ROWS, 8 * eights)).astype(np.uint8)
@@ -205,7 +218,7 @@ def test_the_fast_loop_is_the_plain_one(extreme: bool) -> None:
                 offset = word * 8 * eights
                 hits = [
                     run(points, first, packed, offset, eights, bias, word, limits, tile)
-                    for run, tile in zip((fast, _products_plain), tiles, strict=True)
+                    for run, tile in zip((fast, products_plain), tiles, strict=True)
                 ]
                 np.testing.assert_array_equal(tiles[0], tiles[1])
                 products = packed[offset:].reshape(-1)[: LANES * 8 * eights].reshape(2 * eights, LANES, 4)
@@ -223,22 +236,26 @@ PLAIN = """
 import sys
 import llvmlite.binding
 features = llvmlite.binding.get_host_cpu_features()
-features["avx2"] = False
+features[sys.argv[4]] = False
 llvmlite.binding.get_host_cpu_features = lambda: features
 import numpy as np
-from superfeat.index import nearest
-assert nearest._products is nearest._products_plain
+from superfeat.index import nearest, products
+assert products.byte_products is getattr(products, sys.argv[3])
 with np.load(sys.argv[1]) as arrays:
     found = nearest.nearest(arrays["vectors"], nearest.prepare(arrays["centroids"]), 5)
 np.save(sys.argv[2], found)
 """
 
 
-def test_a_processor_without_avx2(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lacking", "taken"),
+    [("avx2", "products_plain"), ("avx512vnni", "products_avx2" if has_avx2() else "products_plain")],
+)
+def test_a_processor_without(lacking: str, taken: str, tmp_path: Path) -> None:
     vectors, centroids = normal(BLOCK + 9, 21, 1), np.concatenate([normal(50, 21, 2)] * 2)
     np.savez(tmp_path / "in.npz", vectors=vectors, centroids=centroids)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    arguments = [sys.executable, "-c", PLAIN, str(tmp_path / "in.npz"), str(tmp_path / "out.npy")]
+    arguments = [sys.executable, "-c", PLAIN, str(tmp_path / "in.npz"), str(tmp_path / "out.npy"), taken, lacking]
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), nearest(vectors, prepare(centroids), 5))

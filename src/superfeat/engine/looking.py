@@ -1,0 +1,72 @@
+"""How an engine looks at photos: by ONNX Runtime where it can, and else by torch. Features are the same to rounding."""
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import UInt8
+
+from superfeat.config import ExtractConfig
+from superfeat.errors import SuperfeatError
+from superfeat.extraction.decode import Decoded, read_for
+from superfeat.features import Features
+from superfeat.index.index import Index
+
+if TYPE_CHECKING:
+    from superfeat.extraction.without_torch import Onlooker
+    from superfeat.weights import Network
+
+
+class Sight:
+    """The network that an index was made with, loaded when the first photo is looked at."""
+
+    def __init__(self, index: Index, weights: str | None, device: str, workers: int | None) -> None:
+        self._index, self._weights, self._device, self._workers = index, weights, device, workers
+
+    @property
+    def source(self) -> str | None:
+        """Name or path of the network; None if nobody says."""
+        return self._weights or self._index.facts.get("weights")
+
+    @functools.cached_property
+    def network(self) -> "Network":
+        """The network in torch."""
+        from superfeat.weights import load_network
+
+        if self.source is None:
+            raise SuperfeatError(
+                f"{self._index.path} does not say which network it was made with; name it", arguments=["weights"]
+            )
+        return load_network(str(self.source))
+
+    @functools.cached_property
+    def onlooker(self) -> "Onlooker | None":
+        """The network in ONNX Runtime, where it can be had without torch."""
+        if self._device != "cpu" or self.source is None:
+            return None
+        from superfeat.extraction.kept import open_exported
+
+        return open_exported(str(self.source), self._index.network if self._weights is None else None)
+
+    def look(self, data: bytes, config: ExtractConfig) -> Features:
+        """Features of the photo with these bytes. ImageError if it is none."""
+        if self.onlooker is not None:
+            return self.onlooker.look(read_for(config, data), config, workers=self._workers)
+        from superfeat.extraction.extract import extract_image
+
+        return extract_image(self.network, data, config, workers=self._workers, device=self._device)
+
+    def look_at_pixels(self, pixels: UInt8[np.ndarray, "height width 3"], config: ExtractConfig) -> Features:
+        """The same of pixels, as large as they are."""
+        if self.onlooker is not None:
+            return self.onlooker.look(Decoded(pixels, None), config, workers=self._workers)
+        from superfeat.extraction.extract import extract_pixels
+
+        return extract_pixels(self.network, pixels, config, workers=self._workers, device=self._device)
+
+    def keep(self) -> None:
+        """Exports the network into the user's cache if torch had to be taken, so that it need not be again."""
+        if "network" in vars(self):
+            from superfeat.extraction.kept import keep_export
+
+            keep_export(self.network)

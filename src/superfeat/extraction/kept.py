@@ -1,0 +1,87 @@
+"""Exported networks in the user's cache: made once, with torch, so that the next search by a photo needs no torch."""
+
+import contextlib
+import importlib.util
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from superfeat.errors import ConfigError, SuperfeatError, WeightsError
+from superfeat.extraction.without_torch import MANNERS, Onlooker
+from superfeat.storage.cache import cache_folder
+from superfeat.weights.facts import read_config
+from superfeat.weights.named import find_weights
+
+if TYPE_CHECKING:
+    from superfeat.weights import Network
+
+SWITCH = "SUPERFEAT_ENGINE"  # in the environment: "torch" never takes ONNX Runtime by itself
+MOST_KEPT = 4  # networks of some 40 MB; the oldest goes
+
+
+def runs_onnx() -> bool:
+    """Whether photos may be looked at by ONNX Runtime: it is installed, and nobody said otherwise."""
+    said = os.environ.get(SWITCH, "auto")
+    if said not in ("auto", "torch"):
+        raise ConfigError(f"{SWITCH} is '{said}' in the environment; it must be auto or torch")
+    return said == "auto" and importlib.util.find_spec("onnxruntime") is not None
+
+
+def kept_path(digest: str) -> Path:
+    """Where the export of the network with this digest is kept."""
+    return cache_folder() / "onnx" / f"{digest}.onnx"
+
+
+def open_kept(digest: str) -> Onlooker | None:
+    """The network with this digest for ONNX Runtime; None if it is not kept here. A damaged file is removed."""
+    path = kept_path(digest)
+    if not path.is_file() or not runs_onnx():
+        return None
+    try:
+        found = Onlooker.open(path)
+    except WeightsError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    except SuperfeatError:  # the package is there and does not work
+        return None
+    return found if found.digest == digest else None
+
+
+def open_exported(weights: str, digest: str | None) -> Onlooker | None:
+    """The network of these weights for ONNX Runtime, if it can be had without torch.
+
+    `digest` is the network's, where it is known; None asks the weights themselves.
+    """
+    try:
+        path = find_weights(weights)
+        if path.suffix == ".onnx":
+            return Onlooker.open(path) if runs_onnx() else None
+        if digest is None:
+            digest = read_config(path)["digest"]
+    except SuperfeatError:  # whoever loads it with torch says what is wrong, if anything is
+        if digest is None:
+            return None
+    return open_kept(digest)
+
+
+def keep_export(network: "Network") -> bool:
+    """Exports a network into the cache if it is not there; whether it is there now.
+
+    Nobody asked for it: where a package is missing or the disk is full or read-only, the next search takes torch.
+    """
+    path = kept_path(network.digest)
+    if network.config.method not in MANNERS or not runs_onnx():
+        return False
+    if path.is_file():
+        return True
+    try:
+        from superfeat.weights.onnx import export_onnx
+
+        export_onnx(network, path, overwrite=True)
+        kept = sorted(path.parent.glob("*.onnx"), key=lambda file: file.stat().st_mtime)
+        for old in kept[:-MOST_KEPT]:
+            old.unlink()
+    except Exception:  # packages of others raise types of their own
+        return path.is_file()
+    return True
