@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from superfeat.distil_settings import DistilConfig as DistilConfig
 from superfeat.errors import ConfigError
 from superfeat.method_settings import (
     ATTENTION_METHODS as ATTENTION_METHODS,
@@ -42,16 +43,19 @@ POINTS_PER_SIDE = 6.0  # points of a map, times the root of its places
 class TrunkConfig:
     """Which convolutional trunk, and what it expects of its pixels."""
 
-    arch: Literal["resnet10", "resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
+    arch: Literal["resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "efficientnet-lite0"] = "resnet50"
     stages: int = 3  # 3 of 4: the paper's trunk is cut before its last block
     stride_in_1x1: bool = False  # the older variant of Caffe and Keras weights
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     # TensorFlow's ResNets; None: torchvision's
     layout: Literal["slim", "keras", "keras-half"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    neck: int | None = dataclasses.field(default=None, metadata=OPTIONAL)  # of an EfficientNet: channels it ends in
 
     def __post_init__(self) -> None:
         require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
+        lite = self.arch.startswith("efficientnet")
+        require(self.neck is None or (lite and self.neck >= 1), "trunk.neck", self.neck, "of an EfficientNet, 1 or more")
         require(len(self.mean) == 3, "trunk.mean", self.mean, "three numbers")
         require(len(self.std) == 3 and min(self.std) > 0, "trunk.std", self.std, "three numbers above 0")
 
@@ -358,6 +362,7 @@ class Recipe:
     losses: LossConfig = LossConfig()
     validation: ValidationConfig = ValidationConfig()
     pretraining: PretrainConfig = PretrainConfig()
+    distillation: DistilConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)  # from another network
 
     def __post_init__(self) -> None:
         method = {"how": "HOW"}.get(self.network.method, self.network.method)
