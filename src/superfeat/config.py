@@ -54,8 +54,8 @@ class TrunkConfig:
 
     def __post_init__(self) -> None:
         require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
-        lite = self.arch.startswith("efficientnet")
-        require(self.neck is None or (lite and self.neck >= 1), "trunk.neck", self.neck, "of an EfficientNet, 1 or more")
+        good = self.neck is None or (self.arch.startswith("efficientnet") and self.neck >= 1)
+        require(good, "trunk.neck", self.neck, "of an EfficientNet, 1 or more")
         require(len(self.mean) == 3, "trunk.mean", self.mean, "three numbers")
         require(len(self.std) == 3 and min(self.std) > 0, "trunk.std", self.std, "three numbers above 0")
 

@@ -113,10 +113,12 @@ class Squares:
         """The matrix that brings the inputs nearest to the outputs."""
         ridge = RIDGE * self.gram.diagonal().mean()
         damped = self.gram + torch.eye(len(self.gram), dtype=torch.float64) * ridge
-        return torch.linalg.solve(damped, self.both).T
+        found: Tensor = torch.linalg.solve(damped, self.both).T
+        return found
 
     def reduced(self, rank: int) -> Float64[Tensor, "rank inputs"]:
         """So many directions of the inputs, of which the outputs can be told best (reduced-rank regression)."""
         whole = self.solve()
         _, directions = torch.linalg.eigh(whole @ self.gram @ whole.T)  # ascending
-        return directions.flip(1)[:, :rank].T @ whole
+        kept: Tensor = directions.flip(1)[:, :rank].T @ whole
+        return kept

@@ -49,13 +49,13 @@ class LiteBlock(nn.Module):
         self.residual = stride == 1 and inputs == outputs
 
     def forward(self, x: Float[Tensor, "batch inputs height width"]) -> Float[Tensor, "batch outputs h w"]:
-        y = x if self.expand is None else self.expand(x).clamp(0, CEILING)
+        y: Tensor = x if self.expand is None else self.expand(x).clamp(0, CEILING)
         y = self.project(self.depthwise(y).clamp(0, CEILING))
         return x + y if self.residual else y
 
 
 class Neck(nn.Module):
-    """Expand as the next block would, and project to the channels of the map: what is there is spread out to be read."""
+    """Expand as the next block would, and project to the channels of the map: what is there is spread out."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Neck(nn.Module):
 
 
 class EfficientNetLite(nn.Module):
-    """An EfficientNet-Lite without its classifier, cut after `stages` of its four stages, then a neck if there is one."""
+    """An EfficientNet-Lite without its classifier, cut after `stages` of its four stages; then its neck, if any."""
 
     def __init__(
         self,
@@ -99,6 +99,10 @@ class EfficientNetLite(nn.Module):
                 assert module.bias is not None
                 nn.init.zeros_(module.bias)
 
+    def first(self, stages: int) -> list[LiteBlock]:
+        """The blocks of so many stages."""
+        return list(self.blocks)[: self.ends[stages - 1] if stages else 0]  # type: ignore[arg-type]
+
     def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
         return self.behind(0, self.stem(images).clamp(0, CEILING))
 
@@ -111,5 +115,5 @@ class EfficientNetLite(nn.Module):
         self, stages: int, x: Float[Tensor, "batch inputs height width"]
     ) -> Float[Tensor, "batch outputs h w"]:
         """The same without the neck."""
-        found: Tensor = self.blocks[self.ends[stages - 1] if stages else 0 :](x)
+        found: Tensor = self.blocks[len(self.first(stages)) :](x)
         return found

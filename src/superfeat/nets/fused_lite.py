@@ -1,4 +1,4 @@
-"""EfficientNet-Lite for fast inference on a CPU: each convolution with its activation or its shortcut in one operator."""
+"""EfficientNet-Lite for fast inference on a CPU: each convolution and what follows it in one operator."""
 
 from typing import Any
 
@@ -76,8 +76,7 @@ class FusedStages(nn.Module):
     def __init__(self, trunk: EfficientNetLite, stages: int) -> None:
         super().__init__()
         self.stem = FusedLiteConvolution(trunk.stem, "hardtanh")
-        blocks = trunk.blocks[: trunk.ends[stages - 1] if stages else 0]
-        self.blocks = nn.Sequential(*(FusedLiteBlock(block) for block in blocks))  # type: ignore[arg-type]
+        self.blocks = nn.Sequential(*(FusedLiteBlock(block) for block in trunk.first(stages)))
 
     def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
         x: Tensor = self.blocks(self.stem(images.contiguous(memory_format=torch.channels_last)))

@@ -40,7 +40,7 @@ def for_training(
 def freeze_stages(trunk: nn.Module, stages: int) -> None:
     """Takes the gradient from everything up to this stage; 0 freezes nothing."""
     if stages and isinstance(trunk, EfficientNetLite):
-        for part in (trunk.stem, *trunk.blocks[: trunk.ends[stages - 1]]):
+        for part in (trunk.stem, *trunk.first(stages)):
             part.requires_grad_(False)
     if stages and isinstance(trunk, ResNet):
         for part in (trunk.conv1, trunk.bn1, *(trunk.get_submodule(name) for name in trunk.stage_names[:stages])):

@@ -9,7 +9,7 @@ from superfeat.errors import ConfigError, DatasetError
 from superfeat.extraction.extract import default_workers
 from superfeat.images import Photo
 from superfeat.settings import as_dict
-from superfeat.training.distil_start import Given, load_given, load_teacher
+from superfeat.training.distil_start import Given, load_given, load_teacher, student_config
 from superfeat.training.distiller import Distiller
 from superfeat.training.inputs import torch_threads
 from superfeat.training.ranks import Ranks
@@ -41,6 +41,7 @@ def distil(
             "give more, or set distillation.held_out lower"
         )
     teacher, given = load_teacher(config), load_given(recipe)
+    student_config(recipe, teacher, given)  # what does not fit is said before a folder is made
     folder = RunFolder(Path(run))
     with torch_threads(1), folder.writing(_facts(recipe, teacher, given, photos), resume, Ranks()):
         distiller = Distiller(recipe, config, teacher, photos, folder, workers or default_workers())

@@ -52,7 +52,7 @@ def judge(
 
 @torch.no_grad()
 def _kept_pairs(student: Network, teacher: Network, images: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Super-features, and points if there are some: the student's and the teacher's, of the IDs that the teacher keeps."""
+    """Super-features, and points if there are some: student's and teacher's, of what the teacher keeps."""
     ours, theirs = (
         look(_fire(network), network.fast.trunk(image))  # type: ignore[attr-defined]
         for network, image in zip((student, teacher), images, strict=True)

@@ -1,4 +1,4 @@
-"""The student that distillation begins with: a trunk of its own, and the teacher's LIT, whitening and points behind it."""
+"""The student that distillation begins with: a trunk of its own, the teacher's LIT, whitening and points behind it."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from superfeat.config import DEFAULT_WEIGHTS, DistilConfig, NetworkConfig, Recipe, TrunkConfig
 from superfeat.errors import ConfigError, WeightsError
+from superfeat.methods.method import trunk_stride
 from superfeat.nets.distillation import Squares
 from superfeat.nets.efficientnet import CEILING, EfficientNetLite
 from superfeat.nets.fire import Fire
@@ -59,15 +60,16 @@ def load_given(recipe: Recipe) -> Given | None:
 def student_config(recipe: Recipe, teacher: Network, given: Given | None) -> NetworkConfig:
     """The teacher's settings on the recipe's trunk; pixels and form of the trunk are those of the weights."""
     wanted = recipe.network.trunk
-    trunk = wanted if given is None else dataclasses.replace(given.trunk, neck=wanted.neck)
-    if (trunk.arch, trunk.stages) != (wanted.arch, wanted.stages):
+    if not wanted.arch.startswith("efficientnet") or wanted.neck is None:
+        raise ConfigError("a student has an EfficientNet with a neck: set network.trunk.arch and network.trunk.neck")
+    known = wanted if given is None else given.trunk
+    if (known.arch, known.stages) != (wanted.arch, wanted.stages):
         raise WeightsError(
             f"{recipe.weights} does not fit the recipe: network.trunk is {wanted.arch} with {wanted.stages} stages, "
-            f"the weights are {trunk.arch} with {trunk.stages}; set one as the other"
+            f"the weights are {known.arch} with {known.stages}; set one as the other"
         )
-    if not trunk.arch.startswith("efficientnet") or trunk.neck is None:
-        raise ConfigError("a student has an EfficientNet with a neck: set network.trunk.arch and network.trunk.neck")
-    stride = 2 ** (trunk.stages + 1)
+    trunk = dataclasses.replace(known, neck=wanted.neck)
+    stride = trunk_stride(trunk)
     if stride != teacher.stride:
         raise ConfigError(
             f"a place of the student's map has {stride} pixels, of the teacher's {teacher.stride}: "
@@ -117,6 +119,7 @@ def solve_student(student: Network, lessons: Lessons, config: DistilConfig) -> N
     length = float(((project @ wide.gram) * project).sum() / wide.count) ** 0.5  # root of the mean square of the map
     project *= (strengths or length) / length
     trunk.neck.project.weight.copy_(project[:, :-1, None, None])
+    assert trunk.neck.project.bias is not None
     trunk.neck.project.bias.copy_(project[:, -1])
     _solve_readers(fire, lessons, chosen, config.frozen_stages)
 

@@ -138,7 +138,7 @@ class Distiller:
             self.position.step = 0
             yield self._judged()
             self._save()
-        yield Event("end", self.config.epochs, self.config.epochs, {"best": self.position.best})
+        yield Event("end", self.config.epochs, self.config.epochs)
 
     def _epoch(self) -> Iterator[Event]:
         config, epoch = self.config, self.position.epoch

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from superfeat.config import DistilConfig
-from superfeat.images import Photo, normalise
+from superfeat.images import Photo
 from superfeat.nets.distillation import Seen, look
 from superfeat.nets.fire import Fire
 from superfeat.nets.fused import Bf16Trunk, FusedResNet
@@ -32,7 +32,13 @@ class Lessons:
     """Lessons of photos in a folder; number k is photo k % photos, at a size that the seed and k decide."""
 
     def __init__(
-        self, folder: Path, photos: Sequence[Photo], count: int, config: DistilConfig, student: Network, teacher: Network
+        self,
+        folder: Path,
+        photos: Sequence[Photo],
+        count: int,
+        config: DistilConfig,
+        student: Network,
+        teacher: Network,
     ) -> None:
         self.folder, self.count, self.config = folder, count, config
         self.photos = PhotoInputs(photos, config.max_side, teacher.normalisation)

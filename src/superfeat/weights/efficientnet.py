@@ -19,8 +19,13 @@ from superfeat.weights.layouts import Foreign
 EPSILON = 1e-3  # of their batch-norms, as TensorFlow has it
 PIXELS = Normalisation((127 / 255, 127 / 255, 127 / 255), (128 / 255, 128 / 255, 128 / 255))
 MAX_BYTES = 1 << 30
+MOST_BLOCKS = 100
 # A convolution and the batch-norm behind it; within a block their numbers go on where there is no expansion.
-PARTS = {"_expand_conv": ("expand", "_bn0"), "_depthwise_conv": ("depthwise", "_bn1"), "_project_conv": ("project", "_bn2")}
+PARTS = {
+    "_expand_conv": ("expand", "_bn0"),
+    "_depthwise_conv": ("depthwise", "_bn1"),
+    "_project_conv": ("project", "_bn2"),
+}
 
 
 def is_lite_wheel(path: Path) -> bool:
@@ -53,7 +58,8 @@ def recognise_lite(tensors: Mapping[str, Tensor], source: str, stages: int = 3) 
         raise WeightsError(f"{source} holds no EfficientNet-Lite")
     arch = _arch(tensors, source)
     blocks = sum(part.blocks for stage in LITE_STAGES[arch][:stages] for part in stage)
-    spare = re.compile(r"^(head|fc\.|neck\.|blocks\.(%s)\.)" % "|".join(str(n) for n in range(blocks, 99)))
+    later = "|".join(str(number) for number in range(blocks, MOST_BLOCKS))
+    spare = re.compile(rf"^(head|neck\.|blocks\.({later})\.)")
     config = NetworkConfig("how", TrunkConfig(arch, stages, False, *PIXELS), None, None)  # type: ignore[arg-type]
     folded = dict(_folded(tensors, source))
     for kind in ("weight", "bias"):
