@@ -79,7 +79,7 @@ class Engine:
     def open(
         cls, path: str | Path, *, weights: str | None = None, device: str = "cpu", workers: int | None = None
     ) -> "Engine":
-        """The index at `path`, with the network that it was made with unless `weights` names another copy of it."""
+        """The index at `path`, with its own network unless `weights` names a copy of it, or one that it has taught."""
         return cls(Index.open(path), weights=weights, device=device, workers=workers)
 
     @property
@@ -89,7 +89,7 @@ class Engine:
 
     @functools.cached_property
     def network(self) -> "Network":
-        """The network that the index was made with."""
+        """The network that the index was made with, or one that it has taught."""
         from superfeat.weights import load_network
 
         source = self._weights or self.index.facts.get("weights")
@@ -97,7 +97,7 @@ class Engine:
             raise SuperfeatError(
                 f"{self.index.path} does not say which network it was made with; name it", arguments=["weights"]
             )
-        return load_network(str(source))
+        return load_network(str(source)).standing_for(self.index.network)
 
     @property
     def config(self) -> ExtractConfig:
@@ -393,5 +393,7 @@ class Engine:
         from superfeat.images import Photo
         from superfeat.index.build import add_photo
 
+        if self.network.taught_by(self.index.network):
+            raise SuperfeatError(f"{self._weights} can only search {self.index.path}; add photos with its teacher")
         photo = Photo(path, name)
         return add_photo(self.index, self.network, photo, self.config, workers=self._workers, device=self._device)

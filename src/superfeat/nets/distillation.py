@@ -20,7 +20,7 @@ LENGTH_FLOOR = 1e-6
 RIDGE = 1e-3  # as a share of the inputs' mean square
 
 
-class Seen(NamedTuple):
+class Sight(NamedTuple):
     """All that one network makes of the map of one image."""
 
     keys: Float[Tensor, "batch places dim"]  # what LIT's templates are compared with
@@ -39,7 +39,7 @@ class DistilLosses(NamedTuple):
     points: Float[Tensor, ""]
 
 
-def look(network: Fire, x: Float[Tensor, "batch channels h w"]) -> Seen:
+def look(network: Fire, x: Float[Tensor, "batch channels h w"]) -> Sight:
     """What the network makes of its trunk's map: LIT with its query projection applied to the places, as FoldedLit."""
     lit = network.lit
     places = lit.norm_inputs(x.flatten(2).transpose(1, 2))
@@ -51,12 +51,12 @@ def look(network: Fire, x: Float[Tensor, "batch channels h w"]) -> Seen:
         state = lit.update(state, alpha.transpose(1, 2) @ values / alpha.sum(dim=1).unsqueeze(-1))
     vectors = state if network.whitening is None else network.whitening(state)
     if network.points is None:
-        return Seen(keys, values, vectors, strength(state), None, None)
+        return Sight(keys, values, vectors, strength(state), None, None)
     strengths, points = network.points.everywhere(x)
-    return Seen(keys, values, vectors, strength(state), points - APART, strengths)
+    return Sight(keys, values, vectors, strength(state), points - APART, strengths)
 
 
-def compare(student: Seen, teacher: Seen) -> DistilLosses:
+def compare(student: Sight, teacher: Sight) -> DistilLosses:
     """The losses of a step. Directions and lengths count by themselves, so that nothing shrinks towards the mean."""
     places = unexplained(student.keys, teacher.keys) + unexplained(student.values, teacher.values)
     vectors = disagreement(student.vectors, teacher.vectors, teacher.strengths)

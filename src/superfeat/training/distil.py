@@ -9,7 +9,7 @@ from superfeat.errors import ConfigError, DatasetError
 from superfeat.extraction.extract import default_workers
 from superfeat.images import Photo
 from superfeat.settings import as_dict
-from superfeat.training.distil_start import Given, load_given, load_teacher, student_config
+from superfeat.training.distil_start import StudentStart, load_given, load_teacher, student_config
 from superfeat.training.distiller import Distiller
 from superfeat.training.inputs import torch_threads
 from superfeat.training.ranks import Ranks
@@ -50,7 +50,7 @@ def distil(
         yield from distiller.run()
 
 
-def _facts(recipe: Recipe, teacher: Network, given: Given | None, photos: Sequence[Photo]) -> DistilFacts:
+def _facts(recipe: Recipe, teacher: Network, given: StudentStart | None, photos: Sequence[Photo]) -> DistilFacts:
     """What a run must agree on to be resumed."""
     return {
         "distillation": as_dict(recipe.distillation),

@@ -24,7 +24,7 @@ from superfeat.weights.network import Provenance
 INPUTS = ("lit.query.", "lit.key.", "lit.value.", "lit.norm_inputs.", "points.whitening.")  # what reads the map
 
 
-class Given(NamedTuple):
+class StudentStart(NamedTuple):
     """What a student begins with: a trunk, or a student that has learned before."""
 
     trunk: TrunkConfig
@@ -43,7 +43,7 @@ def load_teacher(config: DistilConfig) -> Network:
     return teacher
 
 
-def load_given(recipe: Recipe) -> Given | None:
+def load_given(recipe: Recipe) -> StudentStart | None:
     """The weights that the recipe names; None: a new network."""
     if recipe.weights in (None, NEW):
         return None
@@ -54,10 +54,10 @@ def load_given(recipe: Recipe) -> Given | None:
     path = find_weights(str(recipe.weights))
     if isinstance(given.module.trunk, EfficientNetLite) and path.is_file() and path.suffix != ".safetensors":
         tensors |= {f"trunk.{name}": value for name, value in read_foreign(path).tensors.items()}
-    return Given(given.config.trunk, tensors, given.provenance, given.digest, given.config.lit is not None)
+    return StudentStart(given.config.trunk, tensors, given.provenance, given.digest, given.config.lit is not None)
 
 
-def student_config(recipe: Recipe, teacher: Network, given: Given | None) -> NetworkConfig:
+def student_config(recipe: Recipe, teacher: Network, given: StudentStart | None) -> NetworkConfig:
     """The teacher's settings on the recipe's trunk; pixels and form of the trunk are those of the weights."""
     wanted = recipe.network.trunk
     if not wanted.arch.startswith("efficientnet") or wanted.neck is None:
@@ -78,7 +78,7 @@ def student_config(recipe: Recipe, teacher: Network, given: Given | None) -> Net
     return dataclasses.replace(teacher.config, trunk=trunk)
 
 
-def build_student(recipe: Recipe, teacher: Network, given: Given | None) -> Network:
+def build_student(recipe: Recipe, teacher: Network, given: StudentStart | None) -> Network:
     """The student without what reads its map, unless it has learned before: `solve_student` finds that."""
     assert recipe.distillation is not None
     config = student_config(recipe, teacher, given)

@@ -24,7 +24,7 @@ from superfeat.nets.fused_lite import FusedStages
 from superfeat.nets.training import freeze_stages
 from superfeat.threads import in_order
 from superfeat.training.distil_judge import judge
-from superfeat.training.distil_start import Given, build_student, solve_student
+from superfeat.training.distil_start import StudentStart, build_student, solve_student
 from superfeat.training.inputs import one_thread
 from superfeat.training.lessons import Lessons
 from superfeat.training.records import LogFacts
@@ -37,6 +37,7 @@ from superfeat.training.run import (
     restore_optimiser,
 )
 from superfeat.weights import Network, build_module
+from superfeat.weights.network import TAUGHT_BY
 
 ORDER, HELD = 20, 21  # what a random generator is for
 MEASURES = ("loss", "places", "superfeatures", "points")
@@ -73,7 +74,7 @@ class Distiller:
 
     # -- Begin, or go on
 
-    def begin(self, given: Given | None) -> Iterator[Event]:
+    def begin(self, given: StudentStart | None) -> Iterator[Event]:
         """The lessons, the student and the optimiser: from the checkpoint, or from the start."""
         before = self.folder.load_checkpoint()
         self.folder.cut_log(0 if before is None else before[0].log_bytes)
@@ -210,7 +211,7 @@ class Distiller:
         averaged = self.average if self.config.average else {}
         module.load_state_dict({**self.student.module.state_dict(), **averaged})
         done = f"{self.position.epoch} epochs of {len(self.lessons)} lessons, {self.position.steps} steps"
-        taught = {"teacher": self.teacher.digest, "distillation": done}
+        taught = {TAUGHT_BY: self.teacher.digest, "distillation": done}
         return Network(module, self.student.config, {**self.student.provenance, **taught})
 
 

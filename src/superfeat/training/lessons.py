@@ -11,7 +11,7 @@ from torch import Tensor
 
 from superfeat.config import DistilConfig
 from superfeat.images import Photo
-from superfeat.nets.distillation import Seen, look
+from superfeat.nets.distillation import Sight, look
 from superfeat.nets.fire import Fire
 from superfeat.nets.fused import Bf16Trunk, FusedResNet
 from superfeat.training.inputs import MapInputs, PhotoInputs, Showing, store_maps
@@ -25,7 +25,7 @@ class Lesson(NamedTuple):
     """One photo at one size."""
 
     x: Tensor  # (1, channels, height, width): the student's frozen stages' map, or its pixels
-    seen: Seen  # by the teacher
+    seen: Sight  # by the teacher
 
 
 class Lessons:
@@ -89,7 +89,7 @@ class _Repainted:
         return image * self.gain + self.shift
 
 
-def _seer(teacher: Network, precision: str) -> Callable[[Tensor], Seen]:
+def _seer(teacher: Network, precision: str) -> Callable[[Tensor], Sight]:
     fire, trunk = teacher.module, teacher.fast.trunk  # type: ignore[attr-defined]
     assert isinstance(fire, Fire)
     if precision == "bf16" and isinstance(trunk, FusedResNet):
@@ -97,7 +97,7 @@ def _seer(teacher: Network, precision: str) -> Callable[[Tensor], Seen]:
     return lambda image: look(fire, trunk(image))
 
 
-def pack(x: Tensor, seen: Seen) -> Tensor:
+def pack(x: Tensor, seen: Sight) -> Tensor:
     """One row (1, 1, 1, n): channels, height and width of the map, how many places, and all values."""
     parts = [part for part in seen if part is not None]
     head = torch.tensor([*x.shape[1:], seen.keys.shape[1]], dtype=torch.float32)
@@ -116,4 +116,4 @@ def unpack(row: Tensor, teacher: Network) -> Lesson:
         shapes += [(places, whitened), (places,)]
     sizes = [math.prod(shape) for shape in shapes]
     x, *seen = (part.view(1, *shape) for part, shape in zip(row[4:].split(sizes), shapes, strict=True))
-    return Lesson(x, Seen(*seen, *([None] * (6 - len(seen)))))
+    return Lesson(x, Sight(*seen, *([None] * (6 - len(seen)))))

@@ -23,6 +23,7 @@ from superfeat.nets.whitening import Whitening
 from superfeat.settings import Values, as_dict, overlay
 
 Provenance = dict[str, Any]  # where weights come from, in the words of whoever made them
+TAUGHT_BY = "teacher"  # of a provenance: the digest of the network that it learned from
 
 
 class NetworkFacts(TypedDict):
@@ -80,6 +81,20 @@ class Network:
         bare = dataclasses.replace(self, config=dataclasses.replace(self.config, points=None))
         vars(bare)["digest"] = self.digest
         return bare
+
+    def taught_by(self, network: str | None) -> bool:
+        """Whether it learned from the network with this digest."""
+        return network is not None and self.provenance.get(TAUGHT_BY) == network
+
+    def standing_for(self, network: str | None) -> "Network":
+        """A student in the place of the network that taught it, which has this digest: its features are taken for the
+        teacher's. Any other network is given as it is.
+        """
+        if not self.taught_by(network):
+            return self
+        student = dataclasses.replace(self)
+        vars(student)["digest"] = network
+        return student
 
     @torch.inference_mode()
     def combine(self, vectors: Float32[np.ndarray, "scales raw"]) -> Float32[np.ndarray, " dim"]:

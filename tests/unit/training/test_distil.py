@@ -16,7 +16,7 @@ from superfeat.config import DistilConfig, LitConfig, NetworkConfig, Recipe, Tru
 from superfeat.errors import ConfigError, DatasetError, StoreError, WeightsError
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
-from superfeat.nets.distillation import Seen
+from superfeat.nets.distillation import Sight
 from superfeat.nets.fire import Fire
 from superfeat.recipes import read_recipe
 from superfeat.settings import overlay
@@ -187,7 +187,7 @@ def test_settings_that_do_not_fit(recipe: Recipe, photos: list[Photo], tmp_path:
 def test_a_lesson_is_what_was_packed() -> None:
     network = Network(build_module(CONFIG), CONFIG)
     sizes = ((1, 15, 16), (1, 15, 16), (1, 6, 8), (1, 6), (1, 15, 8), (1, 15))
-    seen = Seen(*(torch.randn(size).half().float() for size in sizes))
+    seen = Sight(*(torch.randn(size).half().float() for size in sizes))
     x = torch.randn(1, 4, 3, 5).half().float()
     lesson = unpack(pack(x, seen).flatten(), network)
     assert torch.equal(lesson.x, x)
