@@ -2,21 +2,24 @@
 
     python -m benchmarks.networks extract --weights NETWORK --data DATA --features WORK/a [--set max_side=480 ...]
     python -m benchmarks.networks compare WORK/a=CODEBOOK WORK/b=CODEBOOK ... --data DATA [--together] --json FILE
+    python -m benchmarks.networks compare WORK/small+WORK/a=CODEBOOK WORK/a=CODEBOOK --data DATA   # asymmetric
     python -m benchmarks.networks time NETWORK [NETWORK:max_side=480,scales=[1.414,1.0] ...] --photos FOLDER
 
 `extract` begins with the profile `fast` and keeps where features lie, so that benchmarks.verification and
-benchmarks.calibration can use the folder too; it can be stopped and goes on. `compare` judges each set by itself, or
+benchmarks.calibration can use the folder too; it can be stopped and goes on. `a+b` asks the photos of b with the
+queries of a, whose words must be the same: a network that learned from b's. `compare` judges each set by itself, or
 with --together the photos of all sets in one database: Hard where a set has it, paired bootstrap against the last one
 named, of each set and of the mean of the sets. `time` lets the networks take turns with each photo, on one thread.
 """
 
 import argparse
+import dataclasses
 import json
 import re
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +31,7 @@ from superfeat.datasets.retrieval_set import Query
 from superfeat.evaluation.metrics import average_precision, paired_bootstrap
 from superfeat.evaluation.searching import names_in, numbered, search_set, stored_queries
 from superfeat.extraction.extract import extract as extract_features
+from superfeat.features import Features
 from superfeat.index.codebook import Codebook
 from superfeat.probability.comparing import Labelled, index_sets
 from superfeat.settings import overlay, parse_assignment
@@ -65,36 +69,50 @@ def extract(args: argparse.Namespace) -> None:
 def compare(args: argparse.Namespace) -> None:
     found = {}
     for text in args.networks:
-        folder, _, codebook = text.partition("=")
-        args.features = Path(folder)
-        labelled = [read_set(name, args) for name in args.sets]
-        groups = [labelled] if args.together else [[one] for one in labelled]
-        found[folder] = judge(Codebook.open(Path(codebook)), groups)
-        print(json.dumps({"network": Path(folder).name, **summary(found[folder])}), flush=True)
+        folders, _, codebook = text.partition("=")
+        asking, _, asked = folders.partition("+")
+        labelled = [read_all(Path(folder), args) for folder in (asked or asking, asking)]
+        groups = list(zip(*labelled, strict=True))
+        found[folders] = judge(Codebook.open(Path(codebook)), [groups] if args.together else [[one] for one in groups])
+        print(json.dumps({"network": title(folders), **summary(found[folders])}), flush=True)
     *others, last = found
     differences = [
-        {"first": Path(name).name, "second": Path(last).name, **difference(found[name], found[last])} for name in others
+        {"first": title(name), "second": title(last), **difference(found[name], found[last])} for name in others
     ]
     for one in differences:
         print(json.dumps(one))
     if args.json:
-        rows = [{"network": Path(name).name, **summary(one)} for name, one in found.items()]
+        rows = [{"network": title(name), **summary(one)} for name, one in found.items()]
         facts = {"together": args.together, "networks": rows, "differences": differences}
         args.json.write_text(json.dumps(facts, indent=1) + "\n")
 
 
-def judge(codebook: Codebook, groups: Sequence[Sequence[Labelled]]) -> Judged:
-    """Each group of sets is one database."""
+def title(folders: str) -> str:
+    return "+".join(Path(folder).name for folder in folders.split("+"))
+
+
+def read_all(features: Path, args: argparse.Namespace) -> list[Labelled]:
+    args.features = features
+    return [read_set(name, args) for name in args.sets]
+
+
+def unsigned(asked: Iterable[Features | None]) -> Iterator[Features | None]:
+    """Without the name of their network, which an index would compare with its own."""
+    return (one and dataclasses.replace(one, network=None) for one in asked)
+
+
+def judge(codebook: Codebook, groups: Sequence[Sequence[tuple[Labelled, Labelled]]]) -> Judged:
+    """Each group of sets is one database; of each set the features that are asked, and those that ask."""
     judged = Judged({}, {})
     for group in groups:
         with tempfile.TemporaryDirectory() as folder:
-            index = index_sets(Path(folder, "index"), codebook, group)
-            names = [numbered(place, name) for place, one in enumerate(group) for name in one.images()]
+            index = index_sets(Path(folder, "index"), codebook, [one for one, _ in group])
+            names = [numbered(place, name) for place, (one, _) in enumerate(group) for name in one.images()]
             number_of = {name: number for number, name in enumerate(names)}
-            for place, one in enumerate(group):
+            for place, (one, asking) in enumerate(group):
                 own = names_in(one.store, one.test)
                 rows = [number_of.get(numbered(place, name), -1) for name in own.database]
-                rankings = search_set(index, names, stored_queries(one.store, own))
+                rankings = search_set(index, names, unsigned(stored_queries(asking.store, own)))
                 judged.precisions[one.test.name] = np.asarray(
                     [
                         np.nan if ranking is None else precision(query, ranking.numbers, rows)

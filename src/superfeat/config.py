@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from superfeat.distil_settings import DistilConfig as DistilConfig
 from superfeat.errors import ConfigError
 from superfeat.method_settings import (
     ATTENTION_METHODS as ATTENTION_METHODS,
@@ -25,6 +26,7 @@ from superfeat.method_settings import (
 from superfeat.method_settings import (
     PoolingConfig as PoolingConfig,
 )
+from superfeat.pretrain_settings import PretrainConfig as PretrainConfig
 from superfeat.settings import OPTIONAL, nearest_name, require
 
 DEFAULT_WEIGHTS = "fire-landmarks-3"  # what is used where nobody says
@@ -42,16 +44,19 @@ POINTS_PER_SIDE = 6.0  # points of a map, times the root of its places
 class TrunkConfig:
     """Which convolutional trunk, and what it expects of its pixels."""
 
-    arch: Literal["resnet10", "resnet18", "resnet34", "resnet50", "resnet101"] = "resnet50"
+    arch: Literal["resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "efficientnet-lite0"] = "resnet50"
     stages: int = 3  # 3 of 4: the paper's trunk is cut before its last block
     stride_in_1x1: bool = False  # the older variant of Caffe and Keras weights
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     # TensorFlow's ResNets; None: torchvision's
     layout: Literal["slim", "keras", "keras-half"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    neck: int | None = dataclasses.field(default=None, metadata=OPTIONAL)  # of an EfficientNet: channels it ends in
 
     def __post_init__(self) -> None:
         require(1 <= self.stages <= 4, "trunk.stages", self.stages, "1 to 4")
+        good = self.neck is None or (self.arch.startswith("efficientnet") and self.neck >= 1)
+        require(good, "trunk.neck", self.neck, "of an EfficientNet, 1 or more")
         require(len(self.mean) == 3, "trunk.mean", self.mean, "three numbers")
         require(len(self.std) == 3 and min(self.std) > 0, "trunk.std", self.std, "three numbers above 0")
 
@@ -315,41 +320,6 @@ class EvaluateConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainConfig:
-    """Classification of trunk + LIT + head (Appendix, "Pretraining the backbone together with LIT")."""
-
-    first: bool = False  # whether `train` begins with it, on the same photos
-    epochs: int = 80
-    batch: int = 256
-    chunk: int = 32  # images that share batch-norm statistics and a thread; the gradient is the whole batch's
-    learning_rate: float = 0.01
-    step_epochs: int = 20  # the learning rate is divided by 10 every so many epochs
-    optimiser: Literal["sgd", "adam"] = "sgd"
-    momentum: float = 0.9  # of SGD
-    weight_decay: float = 1e-4
-    decorrelation: float = 0.1
-    hidden: int = 2048  # width of the head
-    dropout: float = 0.5
-    side: int = 224  # of the square crops
-    smallest_crop: float = 0.25  # share of the photo's area that a crop has at least
-    parts: Literal["all", "lit"] = "all"  # "lit": on cached maps of a frozen trunk
-    crops: int = 1  # per image, cached where the trunk is frozen
-    hold_out: float = 0.1  # share of each class's images that validates
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        least = {"epochs": 1, "batch": 2, "chunk": 2, "step_epochs": 1, "hidden": 1, "side": 32, "crops": 1, "seed": 0}
-        for name, value in least.items():
-            require(getattr(self, name) >= value, f"pretraining.{name}", getattr(self, name), f"{value} or more")
-        require(self.learning_rate > 0, "pretraining.learning_rate", self.learning_rate, "above 0")
-        for name in ("momentum", "dropout", "hold_out"):
-            require(0 <= getattr(self, name) < 1, f"pretraining.{name}", getattr(self, name), "at least 0, below 1")
-        require(0 < self.smallest_crop <= 1, "pretraining.smallest_crop", self.smallest_crop, "above 0, at most 1")
-        for name in ("weight_decay", "decorrelation"):
-            require(getattr(self, name) >= 0, f"pretraining.{name}", getattr(self, name), "0 or more")
-
-
-@dataclasses.dataclass(frozen=True)
 class Recipe:
     """Everything that decides how a network is trained, except the photos."""
 
@@ -360,6 +330,7 @@ class Recipe:
     losses: LossConfig = LossConfig()
     validation: ValidationConfig = ValidationConfig()
     pretraining: PretrainConfig = PretrainConfig()
+    distillation: DistilConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)  # from another network
 
     def __post_init__(self) -> None:
         method = {"how": "HOW"}.get(self.network.method, self.network.method)

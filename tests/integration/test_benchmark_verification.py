@@ -123,6 +123,21 @@ def test_networks_are_compared_set_by_set_and_on_the_mean(given: list[str], tmp_
     assert {"one", "other"} < set(one)
 
 
+def test_one_network_asks_the_photos_of_another(given: list[str], tmp_path: Path) -> None:
+    """Features of another network are taken for the same: here they are, and so are the results."""
+    features, words = str(tmp_path / "features"), str(tmp_path / "codebook")
+    copied = shutil.copytree(features, tmp_path / "same")
+    for manifest in copied.glob("*/manifest.json"):
+        facts = json.loads(manifest.read_text())
+        facts.setdefault("network", {})["digest"] = "another"
+        manifest.write_text(json.dumps(facts))
+    asked = [f"{copied}+{features}={words}", f"{features}={words}", "--data", str(tmp_path)]
+    networks.main(["compare", *asked, "--sets", "one", "other", "--json", str(tmp_path / "out")])
+    both, alone = json.loads((tmp_path / "out").read_text())["networks"]
+    assert (both.pop("network"), alone.pop("network")) == ("same+features", "features")
+    assert both == alone
+
+
 def test_networks_take_turns_with_each_photo(tmp_path: Path) -> None:
     for number in range(3):
         Image.fromarray(noise(48, 64, number)).save(tmp_path / f"{number}.png")

@@ -11,6 +11,7 @@ from superfeat.cli.calibrate import calibrate
 from superfeat.cli.compare import compare
 from superfeat.cli.completion import completion
 from superfeat.cli.demo import demo
+from superfeat.cli.distil import distil
 from superfeat.cli.doctor import doctor
 from superfeat.cli.duplicates import duplicates
 from superfeat.cli.evaluate import evaluate
@@ -61,6 +62,7 @@ VERBS = (
     rebalance,
     train,
     pretrain,
+    distil,
     draw,
     pairs_from_labels,
     evaluate,

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from superfeat.datasets.training_set import TrainingSet
     from superfeat.images import Photo, Skipped
     from superfeat.training.data import Sources
-    from superfeat.training.records import SetFigures
+    from superfeat.training.records import LogFacts, SetFigures
     from superfeat.training.run import Event
 
 PATH = click.Path(path_type=Path)
 Command = TypeVar("Command", bound=Callable[..., Any])
 DOING = {
     "start": "learning the whitening from",
+    "lessons": "asking the teacher about",
     "maps": "computing the trunk's maps of",
     "mining": "mining negatives among",
     "validating": "validating with",
@@ -114,17 +115,17 @@ def train(
         whole, sources, skipped = _read_photos(settings, sources, Path(drawn), skip_unreadable, threads)
         training_set, tests = split_validation(settings, whole, sources)
         if sources.validation:
-            require_readable([bad for test in tests for bad in _unreadable(test.photos, threads)])
+            require_readable([bad for test in tests for bad in unreadable(test.photos, threads)])
         if dry_run:
             print_result(plan_training(settings, training_set, tests, threads), as_json, tree)
             return
     require_room(settings, output)
     _tell(training_set.notes)
-    with _ctrl_c() as stop:
+    with ctrl_c() as stop:
         events = run_training(
             settings, training_set, output, validation=tests, resume=resume, workers=workers, device=device, stop=stop
         )
-        last = _follow(events, as_json)
+        last = follow_run(events, as_json)
     if _first_rank():
         print_result(
             {"run": str(output), **last.facts, "epochs": last.done, "skipped": skipped}, as_json, _train_report
@@ -163,11 +164,11 @@ def pretrain(
         settings, Sources(images, labels), drawn, skip_unreadable, workers or default_workers()
     )
     require_room(settings, output)
-    with _ctrl_c() as stop:
+    with ctrl_c() as stop:
         events = run_pretraining(
             settings, training_set, output, resume=resume, workers=workers, device=device, stop=stop
         )
-        last = _follow(events, as_json)
+        last = follow_run(events, as_json)
     result = {"run": str(output), "top1": last.facts["best"], "epochs": last.done, "skipped": skipped}
     print_result(result, as_json, _pretrain_report)
 
@@ -214,14 +215,14 @@ def _read_photos(
             progress.at(done)
         progress.done()
     whole = read_training_set(recipe, sources)
-    bad = _unreadable(whole.photos, workers)
+    bad = unreadable(whole.photos, workers)
     if bad and skip_unreadable:
         return without_photos(whole, {photo.name for photo in bad}), sources, as_told(bad)
     require_readable(bad)
     return whole, sources, []
 
 
-def _unreadable(photos: "Sequence[Photo]", workers: int) -> "list[Skipped]":
+def unreadable(photos: "Sequence[Photo]", workers: int) -> "list[Skipped]":
     from superfeat.training.data import check_photos
 
     progress = Progress("checking photos:", len(photos))
@@ -239,7 +240,7 @@ def _first_rank() -> bool:
 
 
 @contextlib.contextmanager
-def _ctrl_c() -> Iterator[Callable[[], bool]]:
+def ctrl_c() -> Iterator[Callable[[], bool]]:
     """The first Ctrl-C asks the run to save and stop after its step; the second stops at once."""
     asked = False
 
@@ -261,7 +262,7 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _follow(events: "Iterable[Event]", as_json: bool) -> "Event":
+def follow_run(events: "Iterable[Event]", as_json: bool) -> "Event":
     """Shows how far a run is; lines of epochs and validations stay. Returns its last event."""
     follow, last = Follow(), None
     for event in events:
@@ -283,6 +284,8 @@ def _line(event: "Event") -> str:
     if event.stage == "validation":
         line = f"epoch {event.done}: mAP {facts['map']:.2f} ({facts['queries']} queries, {facts['images']} images)"
         return line + "".join(f"; {name} {_figures(one)}" for name, one in facts.get("sets", {}).items())
+    if "cosine" in facts:
+        return f"epoch {event.done} of {event.total}: " + ", ".join(_likeness(facts))
     if "top1" in facts:
         return f"epoch {event.done} of {event.total}: top-1 {facts['top1']:.1f} %, top-5 {facts['top5']:.1f} %"
     line = f"epoch {event.done} of {event.total}: loss {facts['loss']:.4f}"
@@ -290,6 +293,17 @@ def _line(event: "Event") -> str:
         line += f", {facts['matches']:.1f} matches, match ratio {facts['match_ratio']:.2f}"
         line += f" ({facts['match_ratio_any_id']:.2f} without IDs), attention correlation {facts['correlation']:.3f}"
     return line
+
+
+def _likeness(facts: "LogFacts") -> Iterable[str]:
+    """How alike a student and its teacher are."""
+    if "loss" in facts:
+        yield f"loss {facts['loss']:.4f}"
+    yield f"cosine {facts['cosine']:.3f}"
+    if "point_cosine" in facts:
+        yield f"{facts['point_cosine']:.3f} of points"
+    if "equal_words" in facts:
+        yield f"{facts['equal_words']:.1%} equal words"
 
 
 def _figures(one: "SetFigures") -> str:

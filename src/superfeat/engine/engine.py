@@ -81,7 +81,7 @@ class Engine:
     def open(
         cls, path: str | Path, *, weights: str | None = None, device: str = "cpu", workers: int | None = None
     ) -> "Engine":
-        """The index at `path`, with the network that it was made with unless `weights` names another copy of it."""
+        """The index at `path`, with its own network unless `weights` names a copy of it, or one that it has taught."""
         return cls(Index.open(path), weights=weights, device=device, workers=workers)
 
     @property
@@ -91,7 +91,7 @@ class Engine:
 
     @property
     def network(self) -> "Network":
-        """The network that the index was made with."""
+        """The network that the index was made with, or one that it has taught."""
         return self._sight.network
 
     def keep_network(self) -> None:
@@ -386,5 +386,7 @@ class Engine:
         from superfeat.images import Photo
         from superfeat.index.build import add_photo
 
+        if self.network.taught_by(self.index.network):
+            raise SuperfeatError(f"{self._sight.source} can only search {self.index.path}; add photos with its teacher")
         photo = Photo(path, name)
         return add_photo(self.index, self.network, photo, self.config, workers=self._workers, device=self._device)

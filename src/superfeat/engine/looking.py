@@ -30,7 +30,11 @@ class Sight:
 
     @functools.cached_property
     def network(self) -> "Network":
-        """The network in torch."""
+        """The network in torch; a student of the index's network stands for it."""
+        return self._loaded.standing_for(self._index.network)
+
+    @functools.cached_property
+    def _loaded(self) -> "Network":
         from superfeat.weights import load_network
 
         if self.source is None:
@@ -46,7 +50,8 @@ class Sight:
             return None
         from superfeat.extraction.kept import open_exported
 
-        return open_exported(str(self.source), self._index.network if self._weights is None else None)
+        found = open_exported(str(self.source), self._index.network if self._weights is None else None)
+        return None if found is None else found.standing_for(self._index.network)
 
     def look(self, data: bytes, config: ExtractConfig) -> Features:
         """Features of the photo with these bytes. ImageError if it is none."""
@@ -66,7 +71,7 @@ class Sight:
 
     def keep(self) -> None:
         """Exports the network into the user's cache if torch had to be taken, so that it need not be again."""
-        if "network" in vars(self):
+        if "_loaded" in vars(self):
             from superfeat.extraction.kept import keep_export
 
-            keep_export(self.network)
+            keep_export(self._loaded)

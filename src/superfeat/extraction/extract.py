@@ -28,7 +28,7 @@ from superfeat.extraction.decode import Decoded, decode, read_for
 from superfeat.extraction.folder import UNSEEN, FeatureFacts, feature_writer, photo_stamp
 from superfeat.extraction.joining import FeatureKind, ScaleFeatures, join_scales
 from superfeat.extraction.memory import BYTES_PER_WORKER as BYTES_PER_WORKER
-from superfeat.extraction.memory import default_workers
+from superfeat.extraction.memory import default_workers as default_workers
 from superfeat.extraction.memory import keep_memory as keep_memory
 from superfeat.extraction.scaling import ROUNDED, find_regions, resize
 from superfeat.features import Features

@@ -4,6 +4,7 @@ The features are those of `extract` to rounding, and have the same digest. FIRe 
 other methods do not.
 """
 
+import copy
 import dataclasses
 import functools
 from pathlib import Path
@@ -21,6 +22,7 @@ from superfeat.features import Features
 from superfeat.images import normalise, scaled_size
 from superfeat.settings import overlay
 from superfeat.threads import worker_pool
+from superfeat.weights.facts import is_taught_by
 from superfeat.weights.sealed import OnnxFacts, open_sealed
 
 Pixels = Float32[np.ndarray, "3 height width"]
@@ -41,6 +43,7 @@ class Onlooker:
 
     def __init__(self, session: Any, facts: OnnxFacts) -> None:
         self._session, self.digest, self.precision = session, facts["digest"], facts["precision"]
+        self._provenance = facts["provenance"]
         method = str(facts["network"].get("method"))
         if method not in MANNERS or facts["network"].get("trunk", {}).get("layout") is not None:
             raise WeightsError(f"a network of method '{method}' on such a trunk looks at photos with torch alone")
@@ -60,6 +63,14 @@ class Onlooker:
             return cls(session, facts)
         except ConfigError as error:
             raise WeightsError(f"{path}: {error}") from error
+
+    def standing_for(self, network: str | None) -> "Onlooker":
+        """As `Network.standing_for`: a student's features are taken for those of the teacher with this digest."""
+        if not is_taught_by(self._provenance, network):
+            return self
+        student = copy.copy(self)
+        student.digest = str(network)
+        return student
 
     def look(self, decoded: Decoded, config: ExtractConfig, *, name: str = "", workers: int | None = None) -> Features:
         """The features of one decoded photo."""

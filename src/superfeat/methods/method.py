@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from superfeat.config import NetworkConfig, TrunkConfig
+from superfeat.nets.efficientnet import EfficientNetLite
 from superfeat.nets.local import LocalNetwork
 from superfeat.nets.tensorflow_trunks import KerasResNet, SlimResNet
 from superfeat.nets.trunk import Normalisation, ResNet, Trunk
@@ -25,8 +26,10 @@ class Graph(Protocol):
 
 
 def plain_trunk(config: TrunkConfig) -> Trunk:
-    """The ResNet of these settings."""
+    """The trunk of these settings."""
     normalisation = Normalisation(config.mean, config.std)
+    if config.arch.startswith("efficientnet"):
+        return EfficientNetLite(config.arch, config.stages, config.neck, normalisation)
     if config.layout == "slim":
         return SlimResNet(config.arch, config.stages, normalisation)
     if config.layout is not None:

@@ -7,12 +7,15 @@ What comes after the trunk has its own form for inference: LocalNetwork.fused.
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from superfeat.nets.efficientnet import EfficientNetLite
+from superfeat.nets.fused_lite import FusedEfficientNetLite
 from superfeat.nets.local import LocalNetwork
 from superfeat.nets.trunk import BasicBlock, Bottleneck, ResNet
 
@@ -97,11 +100,14 @@ class FusedResNet(nn.Module):
         return result
 
 
+FUSED: dict[type[nn.Module], Callable[[Any], Any]] = {ResNet: FusedResNet, EfficientNetLite: FusedEfficientNetLite}
+
+
 def can_fuse(trunk: nn.Module) -> bool:
     """Whether this build of torch has the fused operators and the trunk is one that they cover."""
     parameters = next(trunk.parameters(), None)
     return (
-        type(trunk) is ResNet
+        type(trunk) in FUSED
         and parameters is not None
         and parameters.device.type == "cpu"
         and parameters.dtype == torch.float32
@@ -110,9 +116,24 @@ def can_fuse(trunk: nn.Module) -> bool:
     )
 
 
+class Bf16Trunk(nn.Module):
+    """A fused ResNet with weights and maps in 16 bits: about 5 % off, and faster where the processor has bf16."""
+
+    def __init__(self, trunk: FusedResNet) -> None:
+        super().__init__()
+        self.trunk = copy.deepcopy(trunk)
+        for part in self.trunk.modules():
+            if isinstance(part, FusedConvolution):
+                part.weight, part.bias = part.weight.bfloat16(), part.bias.bfloat16()
+
+    def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
+        result: Tensor = self.trunk(images.bfloat16()).float()
+        return result
+
+
 @torch.no_grad()
 def for_inference(network: LocalNetwork) -> LocalNetwork:
     """The network with its trunk fused where that is possible; the original is left as it was."""
     if not can_fuse(network.trunk):  # type: ignore[arg-type]
         return network.eval()
-    return network.fused(FusedResNet(network.trunk)).eval()  # type: ignore[arg-type]
+    return network.fused(FUSED[type(network.trunk)](network.trunk)).eval()  # type: ignore[index]

@@ -9,7 +9,8 @@ from superfeat.nets.lit import ATTENTION_FLOOR, Lit
 class FusedLit(nn.Module):
     """LIT with the query and key projections multiplied out: logits = x' S^T LN(Q)^T for one matrix S = Wq^T Wk.
 
-    A small map has S applied to its places, once; a large one to the templates, in each round. Likewise the values.
+    S is applied to the places of the map, once, or to the templates, in each round; likewise the values: whichever is
+    less work.
     """
 
     scorer: Tensor
@@ -26,7 +27,7 @@ class FusedLit(nn.Module):
         lit = self.lit
         height, width = x.shape[-2:]
         places = lit.norm_inputs(x.flatten(2).transpose(1, 2))
-        small = height * width <= lit.rounds * len(lit.templates)
+        small = self.fewer_on_places(height * width)
         keys, values = (places @ self.scorer.T, lit.value(places)) if small else (places, places)
         state = lit.templates.expand(len(x), -1, -1)
         for _ in range(lit.rounds):
@@ -37,6 +38,15 @@ class FusedLit(nn.Module):
             gathered = alpha.transpose(1, 2) @ values / total
             state = lit.update(state, gathered if small else lit.value(gathered))
         return state, (alpha.transpose(1, 2) / total).unflatten(2, (height, width))
+
+    def fewer_on_places(self, places: int) -> bool:
+        """Whether places x inputs x dim once, and places x dim x templates each round, are fewer products than
+        templates x inputs x dim and places x inputs x templates each round. Keys and values need the same.
+        """
+        dim, inputs = self.scorer.shape
+        templates, rounds = len(self.lit.templates), self.lit.rounds
+        on_places = places * dim * (inputs + rounds * templates)
+        return on_places <= rounds * templates * inputs * (dim + places)
 
 
 class FoldedLit(nn.Module):

@@ -29,7 +29,7 @@ class Points(nn.Module):
         """The points of the trunk's map, strongest first; the attention of each is its place alone."""
         batch, _, height, width = x.shape
         places = height * width
-        strengths, every = self._everywhere(x)
+        strengths, every = self.everywhere(x)
         best = strengths.topk(how_many(self.per_side, places), dim=1)
         vectors = every.gather(1, best.indices.unsqueeze(-1).expand(-1, -1, every.shape[-1]))
         maps = torch.zeros(batch, best.indices.shape[1], places, device=x.device, dtype=x.dtype)
@@ -38,11 +38,11 @@ class Points(nn.Module):
 
     def pool(self, x: Float[Tensor, "batch channels h w"]) -> Float[Tensor, "batch dim"]:
         """HOW's global vector, of all places: what points are trained by."""
-        strengths, every = self._everywhere(x)
+        strengths, every = self.everywhere(x)
         full = torch.promote_types(every.dtype, torch.float32)
         return pool([Local(every.to(full) - APART, strengths.to(full), (x.shape[2], x.shape[3]), None)])
 
-    def _everywhere(
+    def everywhere(
         self, x: Float[Tensor, "batch channels h w"]
     ) -> tuple[Float[Tensor, "batch places"], Float[Tensor, "batch places dim"]]:
         """The strength of every place, and its smoothed vector."""

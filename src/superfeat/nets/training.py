@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from superfeat.nets.efficientnet import EfficientNetLite
 from superfeat.nets.fused import FusedBlock, FusedConvolution, can_fuse
 from superfeat.nets.local import Local, LocalNetwork
 from superfeat.nets.trunk import BasicBlock, Bottleneck, ResNet
@@ -40,6 +41,9 @@ def for_training(
 
 def freeze_stages(trunk: nn.Module, stages: int) -> None:
     """Takes the gradient from everything up to this stage; 0 freezes nothing."""
+    if stages and isinstance(trunk, EfficientNetLite):
+        for part in (trunk.stem, *trunk.first(stages)):
+            part.requires_grad_(False)
     if stages and isinstance(trunk, ResNet):
         for part in (trunk.conv1, trunk.bn1, *(trunk.get_submodule(name) for name in trunk.stage_names[:stages])):
             part.requires_grad_(False)

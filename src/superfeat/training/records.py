@@ -26,6 +26,17 @@ class PretrainingFacts(TypedDict):
     classes: int
 
 
+class DistilFacts(TypedDict):
+    """The same of a distillation."""
+
+    distillation: Values
+    trunk: Values
+    weights: str | None
+    teacher: str  # digest, as the former
+    images: int
+    photos: str  # digest of their names
+
+
 class _Figures(TypedDict):
     map: float
     queries: int
@@ -68,6 +79,13 @@ class LogFacts(TypedDict, total=False):
     words_per_image: float
     sets: dict[str, SetFigures]
     best: float | None
+    places: float  # of a distillation, as are all that follow
+    superfeatures: float
+    points: float
+    cosine: float  # with the teacher, on photos that are held out
+    equal_words: float
+    point_cosine: float
+    equal_point_words: float
 
 
 class LogLine(LogFacts):

@@ -27,7 +27,7 @@ from superfeat.storage.store import (
     writer_lock,
 )
 from superfeat.training.ranks import Ranks
-from superfeat.training.records import LogFacts, LogLine, PretrainingFacts, TrainingFacts
+from superfeat.training.records import DistilFacts, LogFacts, LogLine, PretrainingFacts, TrainingFacts
 from superfeat.weights import Network, save_network
 from superfeat.weights.network import Provenance
 
@@ -35,6 +35,7 @@ FORMAT = "superfeat-run"
 VERSION = 1
 CHECKPOINT_SECONDS = 300.0
 NO_FACTS: LogFacts = {}
+RunFacts = TrainingFacts | PretrainingFacts | DistilFacts
 
 
 class Event(NamedTuple):
@@ -72,7 +73,7 @@ class RunFolder:
         self._tensorboard: Any = None
 
     @contextlib.contextmanager
-    def writing(self, facts: TrainingFacts | PretrainingFacts, resume: bool, ranks: Ranks) -> Iterator[None]:
+    def writing(self, facts: RunFacts, resume: bool, ranks: Ranks) -> Iterator[None]:
         """Holds the folder; the first rank makes it, or checks that the run in it is the one that `facts` describe."""
         if not ranks.first:
             ranks.wait()
@@ -88,7 +89,7 @@ class RunFolder:
                 if self._tensorboard:
                     self._tensorboard.close()
 
-    def _open(self, run: TrainingFacts | PretrainingFacts, resume: bool) -> None:
+    def _open(self, run: RunFacts, resume: bool) -> None:
         facts = as_json({"format": FORMAT, "version": VERSION, **run})
         if self.path.exists() and not self.path.is_dir():
             raise StoreError(f"{self.path} is a file; choose a new folder for the run")

@@ -11,6 +11,7 @@ from superfeat.storage.records import as_record
 FORMAT = "superfeat-network"
 VERSION = 1
 Provenance = dict[str, Any]  # where weights come from, in the words of whoever made them
+TAUGHT_BY = "teacher"  # of a provenance: the digest of the network that it learned from
 
 
 class NetworkFacts(TypedDict):
@@ -21,6 +22,11 @@ class NetworkFacts(TypedDict):
     network: Values  # of NetworkConfig
     digest: str
     provenance: Provenance
+
+
+def is_taught_by(provenance: Provenance, network: str | None) -> bool:
+    """Whether weights of this provenance learned from the network with this digest."""
+    return network is not None and provenance.get(TAUGHT_BY) == network
 
 
 def read_config(folder: Path) -> NetworkFacts:

@@ -17,6 +17,7 @@ from superfeat.nets.local import LocalNetwork
 from superfeat.settings import as_dict
 from superfeat.storage.store import write_folder
 from superfeat.storage.unpickle import read_torch
+from superfeat.weights.efficientnet import is_lite_wheel, read_lite_wheel
 from superfeat.weights.facts import FORMAT, VERSION, NetworkFacts, read_config
 from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
@@ -87,6 +88,8 @@ def read_foreign(path: Path, method: str | None = None) -> Foreign:
         return recognise_tensorflow(read_tensorflow(path), str(path), method)
     if is_keras(path):
         return read_keras(path)
+    if is_lite_wheel(path):
+        return read_lite_wheel(path)
     if path.is_dir():
         raise WeightsError(f"{path} is a folder without config.json: not a network that superfeat saved")
     if path.suffix == ".safetensors":

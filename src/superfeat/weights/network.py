@@ -23,6 +23,7 @@ from superfeat.nets.trunk import Normalisation
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict, overlay
 from superfeat.weights.facts import Provenance as Provenance
+from superfeat.weights.facts import is_taught_by
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,6 +82,20 @@ class Network:
         bare = dataclasses.replace(self, config=dataclasses.replace(self.config, points=None))
         vars(bare)["digest"] = self.digest
         return bare
+
+    def taught_by(self, network: str | None) -> bool:
+        """Whether it learned from the network with this digest."""
+        return is_taught_by(self.provenance, network)
+
+    def standing_for(self, network: str | None) -> "Network":
+        """A student in the place of the network that taught it, which has this digest: its features are taken for the
+        teacher's. Any other network is given as it is.
+        """
+        if not self.taught_by(network):
+            return self
+        student = dataclasses.replace(self)
+        vars(student)["digest"] = network
+        return student
 
     @torch.inference_mode()
     def combine(self, vectors: Float32[np.ndarray, "scales raw"]) -> Float32[np.ndarray, " dim"]:

@@ -27,21 +27,21 @@ from superfeat.errors import ImageError, StoreError, SuperfeatError
 from superfeat.images import normalise, read_image
 from superfeat.methods import method_of
 from superfeat.methods.method import trunk_stride
+from superfeat.nets.efficientnet import CEILING, EfficientNetLite
 from superfeat.nets.fused import fold_batch_norm
 from superfeat.nets.global_vector import combine_scales
 from superfeat.nets.local import Local
-from superfeat.nets.second_order import AttendedResNet, SecondOrderAttention
-from superfeat.nets.tensorflow_trunks import EverySecond, KerasResNet, SlimResNet
-from superfeat.nets.trunk import Bottleneck, Normalisation, ResNet
+from superfeat.nets.tensorflow_trunks import KerasResNet
+from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict, overlay
 from superfeat.storage.store import explained, write_file
 from superfeat.weights.network import Network, Provenance, network_config
+from superfeat.weights.onnx_trunks import TRUNK, add_trunk
 from superfeat.weights.sealed import FORMAT, KEY, VERSION, OnnxFacts, checksum_of, open_sealed, require_package
 
 LEAST_SIDE = 64  # of a picture that any network takes
 OPSET, IR_VERSION = 17, 8  # the first with LayerNormalization; runtimes refuse files that are newer than they are
-TRUNK = "trunk/"  # names of the trunk's nodes begin so: what int8 may touch
 QUANTISING_PHOTOS, QUANTISING_SIDE = 32, 480
 NetworkInput = Float32[np.ndarray, "1 3 height width"]
 
@@ -54,9 +54,9 @@ def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> Non
     """
     if not isinstance(network.module, nn.Module):
         raise SuperfeatError("this network is an exported one already; export the network that it came from")
-    if not isinstance(network.module.trunk, ResNet):
+    if not isinstance(network.module.trunk, (ResNet, EfficientNetLite)):
         found = type(network.module.trunk).__name__
-        raise SuperfeatError(f"only networks on a ResNet can be exported, not on a {found}")
+        raise SuperfeatError(f"only networks on a ResNet or an EfficientNet-Lite can be exported, not on a {found}")
     _prepare(path, overwrite)
     write_file(path, _seal(_build(network), network, network.digest, network.provenance, "float32"))
 
@@ -230,11 +230,19 @@ class _Graph:
         shape = {"strides": conv.stride, "kernel_shape": conv.kernel_size, **padded}
         return self.add("Conv", x, *fold_batch_norm(conv, norm), name=TRUNK + name, **shape)
 
+    def plain_convolution(self, x: str, name: str, conv: nn.Conv2d) -> str:
+        assert conv.bias is not None
+        shape = {"strides": conv.stride, "kernel_shape": conv.kernel_size, "pads": [*conv.padding, *conv.padding]}
+        return self.add("Conv", x, conv.weight, conv.bias, name=TRUNK + name, group=conv.groups, **shape)
+
+    def clipped(self, x: str) -> str:
+        return self.add("Clip", x, torch.tensor(0.0), torch.tensor(CEILING), name=f"{x}/relu")
+
 
 @torch.no_grad()
 def _build(network: Network) -> Any:
     graph, module = _Graph(), network.module
-    x = _add_trunk(graph, module.trunk)  # type: ignore[arg-type]
+    x = add_trunk(graph, module.trunk)  # type: ignore[arg-type]
     outputs = method_of(network.config.method).export(graph, module, x)
     if isinstance(module.trunk, KerasResNet) and not network.one_vector:  # its halvings do not all round up
         graph.add("Cast", graph.add("Shape", x, start=2), to=1, name="grid")
@@ -249,64 +257,6 @@ def _build(network: Network) -> Any:
     model = graph.helper.make_model(whole, opset_imports=[opset], ir_version=IR_VERSION, producer_name="superfeat")
     require_package("onnx.checker").check_model(model, full_check=True)
     return model
-
-
-def _add_trunk(graph: _Graph, trunk: ResNet) -> str:
-    same = {"auto_pad": "SAME_UPPER"}  # TensorFlow's
-    keras, slim = isinstance(trunk, KerasResNet), isinstance(trunk, SlimResNet)
-    x = graph.relu(graph.convolution("image", "stem", trunk.conv1, trunk.bn1, **(same if keras else {})))
-    edges: dict[str, Any] = same if slim else {"pads": [0, 0, 0, 0] if keras else [1, 1, 1, 1]}
-    x = graph.add("MaxPool", x, name=f"{TRUNK}pool", kernel_shape=[3, 3], strides=[2, 2], **edges)
-    for number, block in enumerate(trunk.blocks()):
-        y = graph.relu(graph.convolution(x, f"{number}/conv1", block.conv1, block.bn1))
-        y = graph.convolution(y, f"{number}/conv2", block.conv2, block.bn2)
-        if isinstance(block, Bottleneck):
-            y = graph.convolution(graph.relu(y), f"{number}/conv3", block.conv3, block.bn3)
-        if isinstance(block.downsample, EverySecond):
-            x = _every_second(graph, x)
-        elif block.downsample is not None:
-            x = graph.convolution(x, f"{number}/shortcut", *block.downsample)
-        x = graph.relu(graph.add("Add", y, x, name=f"{TRUNK}{number}"))
-        if isinstance(trunk, AttendedResNet) and (attend := trunk.attention_behind(block)) is not None:
-            x = _add_attention(graph, attend, x)
-    return _every_second(graph, x) if isinstance(trunk, KerasResNet) and trunk.subsample else x
-
-
-def _every_second(graph: _Graph, x: str) -> str:
-    return graph.add("MaxPool", x, kernel_shape=[1, 1], strides=[2, 2])
-
-
-def _add_attention(graph: _Graph, module: SecondOrderAttention, x: str) -> str:
-    """SOLAR's: x + v(softmax(f^T g / sqrt(inner)) h)."""
-    inner = module.h.out_channels
-
-    def places(y: str) -> str:
-        return graph.add("Reshape", y, np.array([inner, -1]))
-
-    f, g = (places(graph.relu(_normed(graph, x, part))) for part in (module.f, module.g))
-    scores = graph.add("Div", graph.add("Gemm", f, g, transA=1), torch.tensor(inner**0.5))
-    h = places(graph.add("Conv", x, module.h.weight, _bias(module.h), kernel_shape=[1, 1]))
-    gathered = graph.add("Gemm", h, graph.add("Softmax", scores, axis=1), transB=1)
-    shape = graph.add("Concat", np.array([1, inner]), graph.add("Shape", x, start=2), axis=0)
-    shown = graph.add(
-        "Conv", graph.add("Reshape", gathered, shape), module.v.weight, _bias(module.v), kernel_shape=[1, 1]
-    )
-    return graph.add("Add", x, shown)
-
-
-def _bias(conv: nn.Conv2d) -> Tensor:
-    assert conv.bias is not None
-    return conv.bias
-
-
-def _normed(graph: _Graph, x: str, part: nn.Sequential) -> str:
-    conv, norm = part[0], part[1]
-    assert isinstance(conv, nn.Conv2d)
-    assert isinstance(norm, nn.BatchNorm2d)
-    assert norm.running_var is not None
-    weight, bias = fold_batch_norm(conv, norm)
-    gain = norm.weight / (norm.running_var + norm.eps).sqrt()
-    return graph.add("Conv", x, weight, bias + _bias(conv) * gain, kernel_shape=[1, 1])
 
 
 def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[NetworkInput]:
@@ -327,7 +277,7 @@ def _quantise(data: bytes, pixels: list[NetworkInput]) -> Any:
     names = [node.name for node in model.graph.node if node.name.startswith(TRUNK) and node.name not in stem]
     model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")  # else it warns
     inputs = iter([{"image": image} for image in pixels])
-    settings = {"op_types_to_quantize": ["Conv", "Relu"], "nodes_to_quantize": names, "per_channel": True}
+    settings = {"op_types_to_quantize": ["Conv", "Relu", "Clip"], "nodes_to_quantize": names, "per_channel": True}
     settings |= {"activation_type": quantiser.QuantType.QUInt8, "weight_type": quantiser.QuantType.QInt8}
     with tempfile.TemporaryDirectory(prefix="superfeat-int8-") as folder, contextlib.ExitStack() as undo:
         handler = logging.NullHandler()  # else its logging.info() sets up logging for the whole program

@@ -7,11 +7,13 @@ import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from fixtures_recipe import noise
@@ -28,7 +30,7 @@ from superfeat.index.nearest import nearest
 from superfeat.settings import as_dict
 from superfeat.sources.listing import list_photos
 from superfeat.storage.store import as_json
-from superfeat.weights import Network, save_network
+from superfeat.weights import Network, load_network, save_network
 
 CONFIG = ExtractConfig(max_side=96, scales=(1.0, 0.5), attention="regions")
 
@@ -83,6 +85,24 @@ def assigned(monkeypatch: pytest.MonkeyPatch) -> Counted:
     counted = Counted(nearest)
     monkeypatch.setattr("superfeat.index.codebook.nearest", counted)
     return counted
+
+
+def test_a_student_searches_the_index_of_its_teacher(engine: Engine, tmp_path: Path, tiny_network: Network) -> None:
+    """Whoever did not learn from the network of the index is refused; and only the teacher adds photos."""
+    module = deepcopy(tiny_network.module)
+    with torch.no_grad():
+        next(module.parameters()).mul_(1.0001)
+    for name, provenance in (("stranger", {}), ("student", {"teacher": tiny_network.digest})):
+        save_network(Network(module, tiny_network.config, provenance), tmp_path / name)
+    draw(tmp_path / "new.png", 2)  # as p2, in another file
+    (tmp_path / "other.png").write_bytes((tmp_path / "new.png").read_bytes() + b"more")
+    with pytest.raises(SuperfeatError, match="come from another network"):
+        Engine(engine.index, weights=str(tmp_path / "stranger"), workers=1).search(tmp_path / "other.png")
+    asking = Engine(engine.index, weights=str(tmp_path / "student"), workers=1)
+    assert asking.search(tmp_path / "other.png").hits[0].name == "p2.png"
+    with pytest.raises(SuperfeatError, match=r"can only search .*; add photos with its teacher"):
+        asking.add("new.png", tmp_path / "new.png")
+    assert asking.network.digest == tiny_network.digest != load_network(tmp_path / "student").digest
 
 
 def test_one_photo_has_one_answer_whichever_way_it_is_given(engine: Engine, photos: Path, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_the_published_entry() -> None:
     entry = NAMED["imagenet-resnet50"]
     assert len(entry.sha256) == 64
     assert entry.licence == "MIT"
-    assert entry.npm_package.partition("@")[2], "a fixed version"
+    assert entry.package.partition("@")[2], "a fixed version"
 
 
 def test_from_a_file(tmp_path: Path, cache: Path) -> None:

@@ -40,6 +40,7 @@ CONFIGS = {
     "fire-gru": NetworkConfig("fire", TRUNK, dataclasses.replace(LIT, update="gru"), 32),
     "fire-bottleneck-raw": NetworkConfig("fire", TrunkConfig("resnet50", 1, True), LIT, None),
     "fire-points": NetworkConfig("fire", TRUNK, LIT, 32, points=2.5),
+    "fire-lite": NetworkConfig("fire", TrunkConfig("efficientnet-lite0", 2, neck=24), LIT, 32, points=2.5),
     "how": NetworkConfig("how", TRUNK, None, 32),
     "how-raw": NetworkConfig("how", TRUNK, None, None),
 }
