@@ -14,6 +14,7 @@ is fitted to the sets of --ship alone, whose licences allow it.
 """
 
 import argparse
+import dataclasses
 import json
 import tempfile
 import time
@@ -47,7 +48,9 @@ from superfeat.probability.fit import (
     Results,
     choose_results,
     draw_results,
+    few_results,
     fit_results,
+    join_results,
     measure_background,
     predict,
     whole_results,
@@ -63,7 +66,7 @@ from superfeat.rerank.look import (
     widened,
 )
 from superfeat.rerank.order import FIRST
-from superfeat.rerank.strangers import hardly_strangers, measure_strangers, sample_images
+from superfeat.rerank.strangers import Null, hardly_strangers, measure_strangers, sample_images
 
 VALIDATION = ("terrassa12", "rparis6k_mini_ext", "val_landmarks")
 TESTS = ("ukbench50_val", "museum_qs")
@@ -94,6 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--ship", nargs="+", default=FIT, help="sets that the written calibration is fitted to")
         verb.add_argument("--alike", help="folder with photos of things that look alike: one more set, and fitted to")
         verb.add_argument("--tests", nargs="*", default=(), help="sets to judge what is shipped by, never fitted to")
+        verb.add_argument("--kept", type=Path, help="folder that keeps what was found, for other fits (probability)")
         verb.add_argument("--write", type=Path, help="where to write the calibration (probability)")
         verb.add_argument(
             "--calibration", type=Path, help="for duplicates, and for rerank [there: beside the codebook]"
@@ -293,38 +297,78 @@ def precision(query: Query, ranking: np.ndarray, known: set[int]) -> float:
 # -- Probabilities
 
 
+class Found(NamedTuple):
+    """The results of searches in some sets: in random collections, in those of few things, and in whole sets."""
+
+    background: Null
+    random: Results
+    few: Results
+    whole: Results
+
+
+def find_results(args: argparse.Namespace, codebook: Codebook, labelled: Sequence[Labelled]) -> Found:
+    """Compares all photos of these sets, or takes what is kept of that."""
+    name = " ".join(one.test.name for one in labelled)
+    file = None if args.kept is None else args.kept / f"{name}.npz"
+    if file is not None and file.is_file():
+        kept = np.load(file)
+        parts = ([kept[f"{part} {field}"] for field in Results._fields] for part in Found._fields[1:])
+        return Found(Null(*kept["background"].tolist()), *(Results(*part) for part in parts))
+    comparisons = compare(codebook, labelled)
+    background = measure_background(comparisons) if args.background is None else args.background
+    found = Found(
+        background,
+        draw_results(comparisons, background, sizes=SIZES),
+        few_results(comparisons, background),
+        whole_results(comparisons, background),
+    )
+    if file is not None:
+        columns = {
+            f"{part} {field}": values
+            for part, one in found._asdict().items()
+            if part != "background"
+            for field, values in one._asdict().items()
+        }
+        np.savez(file, background=np.asarray(background), **columns)
+    return found
+
+
 def probability(args: argparse.Namespace) -> dict[str, Any]:
     """Each collection by a fit to all others, and by one to those that may be shipped: with clues, with scores alone,
     and by always saying the share.
     """
-    codebook = Codebook.open(args.codebook)
+    codebook, args.background = Codebook.open(args.codebook), None
     alike = [args.alike] if args.alike else []
     sources, shipped_sources = [*args.sets, *alike], [*args.ship, *alike]
     labelled = [read_set(source, args) for source in sources]
-    comparisons = compare(codebook, labelled)
-    background = measure_background(comparisons)
-    drawn, whole = draw_results(comparisons, background, sizes=SIZES), whole_results(comparisons, background)
-    counted = thinned(drawn, sources)
-    shipped = np.isin(drawn.sets, [number for number, source in enumerate(sources) if source in shipped_sources])
+    found, origin = find_results(args, codebook, labelled), origin_of(codebook, labelled)
+    results, counted = to_fit(found, sources)
+    shipped = np.isin(results.sets, [number for number, source in enumerate(sources) if source in shipped_sources])
     facts: dict[str, Any] = {}
     for number, one in enumerate(labelled):
-        for fit, rows in (("others", drawn.sets != number), ("shipped", shipped)):
-            fitted = fit_results(choose_results(drawn, counted & rows), background, origin_of(codebook, labelled), None)
-            for kind, results in (("drawn", drawn), ("whole", whole)):
-                part = choose_results(results, results.sets == number)
-                name = f"{kind}: {one.test.name} by {fit}"
-                facts[name] = judge_both(fitted, part, name)
+        for fit, rows in (("others", results.sets != number), ("shipped", shipped)):
+            fitted = fit_results(choose_results(results, rows), found.background, origin, None, counted[rows])
+            facts |= judge_set(fitted, found, number, f"{one.test.name} by {fit}")
     written = ship(args, codebook, shipped_sources) if args.write or args.tests else None
     for source in args.tests:
         assert written is not None
-        one = read_set(source, args)
-        found = compare(codebook, [one])
-        for kind, part in (
-            ("drawn", draw_results(found, written.background, sizes=SIZES)),
-            ("whole", whole_results(found, written.background)),
-        ):
-            name = f"{kind}: {one.test.name} by shipped"
-            facts[name] = judge_both(written, part, name)
+        one, args.background = read_set(source, args), written.background
+        facts |= judge_set(written, find_results(args, codebook, [one]), 0, f"{one.test.name} by shipped")
+    return facts
+
+
+def to_fit(found: Found, sources: Sequence[str]) -> tuple[Results, np.ndarray]:
+    """What a fit is made of, and which of these results it counts."""
+    counted = [thinned(part, sources) for part in (found.random, found.few)]
+    return join_results([found.random, found.few]), np.concatenate(counted)
+
+
+def judge_set(fitted: Calibration, found: Found, number: int, name: str) -> dict[str, Any]:
+    """One of the sets, in random collections and as a whole."""
+    facts = {}
+    for kind, results in (("drawn", found.random), ("whole", found.whole)):
+        part = choose_results(results, results.sets == number)
+        facts[f"{kind}: {name}"] = judge_both(fitted, part, f"{kind}: {name}")
     return facts
 
 
@@ -341,8 +385,14 @@ def thinned(results: Results, sources: Sequence[str]) -> np.ndarray:
 
 
 def judge_both(fitted: Calibration, part: Results, name: str) -> dict[str, Any]:
-    """With clues, and with scores alone as before; with the log loss of one who always says the share."""
-    said = {"clues": predict(fitted, part), "scores": predict(fitted.without_clues(), part)}
+    """With clues, with those of each result alone, and with scores alone; with the log loss of one who always says the
+    share.
+    """
+    alone = dataclasses.replace(fitted, together=None)
+    said = {
+        kind: predict(one, part)
+        for kind, one in (("clues", fitted), ("alone", alone), ("scores", fitted.without_clues()))
+    }
     share = float(np.clip(part.labels.mean(), 1e-9, 1 - 1e-9))
     always = -(share * np.log(share) + (1 - share) * np.log(1 - share))
     facts: dict[str, Any] = {"always": float(always), "results": len(part.labels)}
@@ -360,11 +410,9 @@ def judge_both(fitted: Calibration, part: Results, name: str) -> dict[str, Any]:
 def ship(args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]) -> Calibration:
     """The calibration that comes with the network."""
     labelled = [read_set(source, args) for source in sources]
-    comparisons = compare(codebook, labelled)
-    background = measure_background(comparisons)
-    results = draw_results(comparisons, background, sizes=SIZES)
-    counted = choose_results(results, thinned(results, sources))
-    fitted = fit_results(counted, background, origin_of(codebook, labelled), None)
+    found = find_results(args, codebook, labelled)
+    results, counted = to_fit(found, sources)
+    fitted = fit_results(results, found.background, origin_of(codebook, labelled), None, counted)
     if args.write:
         args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")
     return fitted

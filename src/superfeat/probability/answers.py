@@ -143,5 +143,6 @@ def compare_answers(index: Index, judged: Sequence[JudgedResult], start: Calibra
         0 * ones,
         ones * match_prior(strangers.linked, strangers.sample, len(index)),
         np.zeros((len(judged), len(CLUES))),  # of a photo that was sent nobody knows any more where its words lay
+        np.arange(len(judged)),
     )
     return background or strangers.null._replace(images=BACKGROUND_IMAGES), results

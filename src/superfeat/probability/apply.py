@@ -99,7 +99,8 @@ def judge_seen(
     if calibration.weights is None or searched.placed is None:
         prior = match_prior(strangers.linked, strangers.sample, images)
         return calibration.without_clues().probability(above, images, prior)
-    return calibration.probability(above, images, clues=find_clues(strangers, searched, seen))
+    others = np.asarray([place for place, one in enumerate(seen) if one.hit.id != searched.without], np.int64)
+    return calibration.probability(above, images, clues=find_clues(strangers, searched, seen), first=others)
 
 
 def judged_together(top: int) -> int:

@@ -14,12 +14,12 @@ from jaxtyping import Bool, Float64, Int64
 from superfeat.errors import SuperfeatError
 from superfeat.probability.clues import CLUES, Clues
 from superfeat.probability.logistic import fit_signed, sigmoid
+from superfeat.probability.together import TOP, Together, first_of
 from superfeat.rerank.strangers import Null
 
 FORMAT = "superfeat-calibration"
 PLAIN = ("intercept", "slope", "size_slope")
-VERSIONS = (1, 2)  # the first knows scores alone
-TOP = 20  # results that people look at
+VERSIONS = (1, 2, 3)  # the first knows scores alone, the second judges each result by itself
 USUAL, USUAL_RESULTS = 0.1, 20  # share of right ones among them, and what it is worth beside what a collection shows
 LARGEST_SET = 1000  # images: labelled sets are no larger, and what a logistic says far beyond its data is no knowledge
 
@@ -53,6 +53,7 @@ class Origin(NamedTuple):
 class Calibration:
     """Log-odds of being the same thing: intercept + slope * evidence + size_slope * log(images), and the clues besides
     the score, each times its weight. One that has no weights knows scores alone; then a prior of the collection counts.
+    One that has them may judge the first results of a search together.
     """
 
     intercept: float
@@ -63,9 +64,11 @@ class Calibration:
     weights: tuple[float, ...] | None = None  # of the clues, in their order
     largest: int = LARGEST_SET  # images of the largest collection that it was fitted to
     plain: tuple[float, float, float] | None = None  # the first three where no clues are known: of scores alone
+    together: Together | None = None
 
     def __post_init__(self) -> None:
         numbers = (self.intercept, self.slope, self.size_slope, *self.background, *(self.weights or ()))
+        numbers += tuple(self.together or ())
         if not all(math.isfinite(number) for number in numbers):
             raise SuperfeatError(f"a calibration must hold finite numbers, not {numbers}")
         if self.slope < 0 or self.size_slope > 0 or not any((self.slope, *(self.weights or ()))):
@@ -77,6 +80,11 @@ class Calibration:
             raise SuperfeatError(f"a calibration needs {len(CLUES)} weights of 0 or more, not {self.weights}")
         if (self.weights is None) != (self.plain is None):
             raise SuperfeatError("a calibration with weights for clues also says what holds without clues")
+        if self.together is not None and not (self.weights and self.together.keeps_order):
+            raise SuperfeatError(
+                f"results are judged together by {self.together}: that needs weights for clues, and a slope above 0 "
+                "that no level takes off, so that their order stays; fit it again"
+            )
         if self.largest < 1:
             raise SuperfeatError(f"a calibration's largest collection has {self.largest} images; it must be 1 or more")
         if self.background.scale <= 0 or self.background.images <= 0:
@@ -94,28 +102,46 @@ class Calibration:
         images: int,
         prior: float | Float64[np.ndarray, "n"] = 0.0,
         clues: Clues | None = None,
+        first: Int64[np.ndarray, "first"] | None = None,
     ) -> Float64[np.ndarray, "n"]:
-        """That a result of such evidence shows the same thing, in a collection of so many images with this prior; or,
-        where it has weights for them, with these clues.
+        """That each result of one search shows the same thing, in a collection of so many images with this prior; or,
+        where it has weights for them, with these clues. `first` are the places of the results that count for the
+        others too [the first 20].
         """
+        own = self.odds(evidence, images, prior, clues)
+        if self.together is None:
+            return sigmoid(own)
+        return sigmoid(self.together.odds(own, first_of(own if first is None else own[first])))
+
+    def odds(
+        self,
+        evidence: Float64[np.ndarray, "n"],
+        images: int,
+        prior: float | Float64[np.ndarray, "n"] = 0.0,
+        clues: Clues | None = None,
+    ) -> Float64[np.ndarray, "n"]:
+        """The log-odds of results, each by itself."""
         odds = self.intercept + self.slope * np.asarray(evidence, np.float64)
         odds = odds + self.size_slope * math.log(min(max(images, 1), self.largest))
         if self.weights is None:
-            return sigmoid(odds + prior)
+            return np.asarray(odds + prior)
         if clues is None:
             raise SuperfeatError("this calibration needs the clues of each result, besides its evidence")
-        return sigmoid(odds + clues @ np.asarray(self.weights))
+        return np.asarray(odds + clues @ np.asarray(self.weights))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to be written as JSON."""
         facts = {**dataclasses.asdict(self), "background": self.background._asdict(), "origin": self.origin._asdict()}
         weights, largest, plain = facts.pop("weights"), facts.pop("largest"), facts.pop("plain")
+        together = facts.pop("together")
         if weights is None:
             return {"format": FORMAT, "version": VERSIONS[0], **facts}
         named = dict(zip(CLUES, weights, strict=True))
         without = dict(zip(PLAIN, plain, strict=True))
         more = {"weights": named, "largest": largest, "plain": without}
-        return {"format": FORMAT, "version": VERSIONS[1], **facts, **more}
+        if together is None:
+            return {"format": FORMAT, "version": VERSIONS[1], **facts, **more}
+        return {"format": FORMAT, "version": VERSIONS[2], **facts, **more, "together": self.together._asdict()}
 
     @classmethod
     def from_dict(cls, values: Any) -> "Calibration":
@@ -125,11 +151,12 @@ class Calibration:
         version = values.get("version")
         if version not in VERSIONS or isinstance(version, bool):
             raise SuperfeatError(
-                f"the calibration has version {version!r}; this superfeat reads {' and '.join(map(str, VERSIONS))}: "
+                f"the calibration has version {version!r}; this superfeat reads {', '.join(map(str, VERSIONS))}: "
                 "upgrade it"
             )
-        more = ("weights", "largest", "plain") if version == VERSIONS[1] else ()
-        names = (*PLAIN, "background", "origin", *more)
+        more = ("weights", "largest", "plain") if version != VERSIONS[0] else ()
+        last = ("together",) if version == VERSIONS[2] else ()
+        names = (*PLAIN, "background", "origin", *more, *last)
         parts = _require_keys({key: values[key] for key in values if key not in ("format", "version")}, names, "")
         background = _require_keys(parts["background"], Null._fields, "background.")
         origin = _require_keys(parts["origin"], Origin._fields, "origin.")
@@ -145,6 +172,7 @@ class Calibration:
             weights=_read_weights(parts["weights"]) if more else None,
             plain=_read_plain(parts["plain"]) if more else None,
             largest=round(_require_number(parts["largest"], "largest")) if more else LARGEST_SET,
+            together=_read_together(parts["together"]) if last else None,
         )
 
 
@@ -153,6 +181,12 @@ def _read_plain(values: Any) -> tuple[float, float, float]:
     intercept, slope, size_slope = (_require_number(found[name], f"plain.{name}") for name in PLAIN)
     Calibration(intercept, slope, size_slope, Null(0.0, 1.0, 1), Origin(None, None, "binary", 1.0, 0.0))  # or an error
     return intercept, slope, size_slope
+
+
+def _read_together(values: Any) -> Together:
+    """What the third version has besides."""
+    found = _require_keys(values, Together._fields, "together.")
+    return Together(*(_require_number(found[name], f"together.{name}") for name in Together._fields))
 
 
 def _read_weights(values: Any) -> tuple[float, ...]:

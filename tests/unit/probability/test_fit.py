@@ -386,6 +386,7 @@ def made_results(things: int, each: int, seed: int = 0) -> tuple[np.ndarray, Res
         ones,
         0 * said,
         np.zeros((len(said), 5)),
+        np.arange(len(said)),
     )
 
 

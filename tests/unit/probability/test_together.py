@@ -1,0 +1,192 @@
+"""The first results of a search judged together: many that are surely right make the others likelier."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles_calibration as oracle
+from superfeat.errors import SuperfeatError
+from superfeat.probability.clues import CLUES
+from superfeat.probability.fit import Results, choose_results, fit_results, predict
+from superfeat.probability.model import Calibration, Origin
+from superfeat.probability.together import Together, first_of, first_of_each, fit_together
+from superfeat.rerank.strangers import Null
+
+MODEST = settings(deadline=None, max_examples=60)
+BACKGROUND, ORIGIN = Null(-8.0, 1.2, 20), Origin(None, None, "binary", 3.0, 0.0)
+TOGETHER = Together(-3.5, 0.8, 8.0, -0.4)
+SECOND = Calibration(-6.0, 0.2, -0.3, BACKGROUND, ORIGIN, (0.5, 2.0, 0.0, 0.6, 1.3), 100_000, plain=(-4.0, 1.5, -0.4))
+THIRD = dataclasses.replace(SECOND, together=TOGETHER)
+togethers = st.builds(Together, st.floats(-5, 5), st.floats(0.6, 3), st.floats(0, 9), st.floats(-0.5, 0))
+log_odds = st.lists(st.floats(-20, 20), max_size=40)
+
+
+def clues_of(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(0, 3, (count, len(CLUES)))
+
+
+@MODEST
+@given(togethers, st.integers(0, 40), st.integers(0, 10**6))
+def test_it_equals_plain_loops(together: Together, count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    evidence, clues = rng.normal(2, 2, count), clues_of(count, seed)
+    first = np.flatnonzero(rng.random(count) < 0.8)
+    calibration = dataclasses.replace(SECOND, together=together)
+    own = SECOND.odds(evidence, 300, clues=clues)
+    slow = oracle.judged_together(own.tolist(), first.tolist(), together)
+    np.testing.assert_allclose(calibration.probability(evidence, 300, clues=clues, first=first), slow, rtol=1e-9)
+    every = oracle.judged_together(own.tolist(), range(count), together)
+    np.testing.assert_allclose(calibration.probability(evidence, 300, clues=clues), every, rtol=1e-9)
+
+
+@MODEST
+@given(togethers, log_odds)
+def test_the_order_of_results_stays(together: Together, odds: list[float]) -> None:
+    own = np.sort(np.asarray(odds, np.float64))
+    assert (np.diff(together.odds(own, first_of(own))) >= 0).all()
+
+
+@MODEST
+@given(togethers, log_odds.filter(bool), st.floats(0, 10), st.data())
+def test_no_evidence_of_its_own_speaks_against_a_result(
+    together: Together, odds: list[float], more: float, data: st.DataObject
+) -> None:
+    own, place = np.asarray(odds, np.float64), data.draw(st.integers(0, len(odds) - 1))
+    better = own.copy()
+    better[place] += more
+    before, after = (together.odds(one, first_of(one))[place] for one in (own, better))
+    assert after >= before - 1e-9
+
+
+@pytest.mark.parametrize("own", [np.zeros(20), np.linspace(-4, 4, 9)], ids=["unsure", "spread"])
+def test_nothing_moves_where_the_first_are_as_in_the_fit(own: np.ndarray) -> None:
+    """With a slope of 1 it is a shift, and none where the intercept takes it off."""
+    together = Together(-float(first_of(own) @ (3.0, -0.5)), 1.0, 3.0, -0.5)
+    np.testing.assert_allclose(together.odds(own, first_of(own)), own, atol=1e-12)
+
+
+def test_no_results() -> None:
+    none = np.zeros(0)
+    assert first_of(none).tolist() == [0, 0]
+    assert first_of_each(none, np.zeros(0, np.int64)).shape == (0, 2)
+    assert THIRD.probability(none, 10, clues=clues_of(0)).shape == (0,)
+
+
+def test_a_middling_result_is_likelier_where_the_others_are_right() -> None:
+    """And the twenty-first result has no say."""
+    middling = np.zeros((21, len(CLUES)))
+    middling[:, 1] = 2.5
+    sure = middling.copy()
+    sure[:10, 1] = 6.0
+    alone, among = (THIRD.probability(np.full(21, 2.0), 100, clues=clues) for clues in (middling, sure))
+    assert among[10] > alone[10] + 0.1
+    late = middling.copy()
+    late[20, 1] = 6.0
+    np.testing.assert_array_equal(THIRD.probability(np.full(21, 2.0), 100, clues=late)[:20], alone[:20])
+
+
+# -- Fitting
+
+
+def made_searches(searches: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log-odds that know nothing of how many results of each search are right: from hardly one to nearly all."""
+    rng = np.random.default_rng(seed)
+    common = rng.normal(0, 2, searches)
+    own = rng.normal(0, 2, (searches, 20))
+    labels = rng.random((searches, 20)) < 1 / (1 + np.exp(-(own + common[:, None])))
+    seen = own + 0.7 * common[:, None]  # a part of it shows in the results themselves
+    return seen.ravel(), labels.ravel(), np.repeat(np.arange(searches), 20)
+
+
+def test_the_fit_learns_that_results_of_a_search_belong_together() -> None:
+    odds, labels, searches = made_searches(800)
+    together = fit_together(odds, first_of_each(odds, searches), labels, None)
+    assert together is not None
+    assert together.share > 1
+    new, truth, numbers = made_searches(800, seed=1)
+
+    def loss(odds: np.ndarray) -> float:
+        return float((np.logaddexp(0, odds) - truth * odds).mean())
+
+    assert loss(together.odds(new, first_of_each(new, numbers))) < loss(new) - 0.002
+
+
+def test_where_others_say_nothing_each_is_judged_by_itself() -> None:
+    rng = np.random.default_rng(0)
+    odds, searches = rng.normal(0, 2, 4000), np.repeat(np.arange(200), 20)
+    labels = rng.random(4000) < 1 / (1 + np.exp(-(odds - 3 * (first_of_each(odds, searches)[:, 0] - 0.5))))
+    assert fit_together(odds, first_of_each(odds, searches), labels, None) is None
+
+
+def test_few_results_stay_near_the_start() -> None:
+    odds, labels, searches = made_searches(1)
+    found = fit_together(odds, first_of_each(odds, searches), labels, TOGETHER)
+    assert found is not None
+    assert found.share == pytest.approx(TOGETHER.share, abs=0.5)
+
+
+def made_results(searches: int) -> Results:
+    odds, labels, numbers = made_searches(searches)
+    clues = np.zeros((len(odds), len(CLUES)))
+    clues[:, 1] = odds
+    ones = np.ones(len(odds), np.int64)
+    return Results(odds + 5, 100 * ones, labels, numbers // 4, 0 * ones, 0 * odds, clues, numbers)
+
+
+def test_a_fit_that_counts_few_results_knows_all_of_a_search() -> None:
+    results = made_results(600)
+    counted = np.arange(len(results.labels)) % 11 == 0
+    some = fit_results(results, BACKGROUND, ORIGIN, None, counted)
+    every = fit_results(results, BACKGROUND, ORIGIN, None)
+    assert some.together is not None
+    assert every.together is not None
+    assert some.together.share == pytest.approx(every.together.share, rel=0.5)
+
+
+def test_what_is_predicted_is_what_a_search_says() -> None:
+    results = made_results(5)
+    said = predict(THIRD, results)
+    for search in range(5):
+        part = choose_results(results, results.searches == search)
+        one = THIRD.probability(part.evidence, 100, clues=part.clues)
+        np.testing.assert_allclose(said[results.searches == search], one)
+
+
+# -- Kept
+
+
+def test_it_comes_back_from_json_and_older_ones_stay_as_they_were() -> None:
+    for calibration, version in ((SECOND, 2), (THIRD, 3)):
+        plain = json.loads(json.dumps(calibration.to_dict()))
+        assert plain["version"] == version
+        assert Calibration.from_dict(plain) == calibration
+    own = SECOND.odds(np.ones(3), 10, clues=clues_of(3))
+    np.testing.assert_allclose(SECOND.probability(np.ones(3), 10, clues=clues_of(3)), 1 / (1 + np.exp(-own)))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"intercept": 0, "slope": 1, "share": 1}, "together.level"),
+        ({"intercept": 0, "slope": 0, "share": 1, "level": 0}, "their order stays"),
+        ({"intercept": 0, "slope": 1, "share": 1, "level": -1}, "their order stays"),
+        ({"intercept": 0, "slope": 1, "share": -1, "level": 0}, "their order stays"),
+        ({"intercept": math.nan, "slope": 1, "share": 1, "level": 0}, "together.intercept"),
+        (None, "together.intercept"),
+    ],
+)
+def test_damaged_ones_are_refused(value: Any, message: str) -> None:
+    with pytest.raises(SuperfeatError, match=message):
+        Calibration.from_dict({**THIRD.to_dict(), "together": value})
+
+
+def test_scores_alone_are_judged_one_by_one() -> None:
+    assert THIRD.without_clues().together is None
+    with pytest.raises(SuperfeatError, match="needs weights for clues"):
+        Calibration(-4.0, 1.5, -0.4, BACKGROUND, ORIGIN, together=TOGETHER)
