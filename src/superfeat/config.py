@@ -329,7 +329,7 @@ class Recipe:
     training: TrainingConfig = TrainingConfig()
     losses: LossConfig = LossConfig()
     validation: ValidationConfig = ValidationConfig()
-    pretraining: PretrainConfig = PretrainConfig()
+    pretraining: PretrainConfig = PretrainConfig()  # noqa: RUF009 - frozen
     distillation: DistilConfig | None = dataclasses.field(default=None, metadata=OPTIONAL)  # from another network
 
     def __post_init__(self) -> None:
