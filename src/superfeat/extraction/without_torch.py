@@ -40,7 +40,7 @@ class Onlooker:
     """An exported network that looks at photos without torch. Threads may share it."""
 
     def __init__(self, session: Any, facts: OnnxFacts) -> None:
-        self._session, self.digest, self.precision = session, facts["digest"], facts["precision"]
+        self._session, self.digest, self.provenance = session, facts["digest"], facts["provenance"]
         method = str(facts["network"].get("method"))
         if method not in MANNERS or facts["network"].get("trunk", {}).get("layout") is not None:
             raise WeightsError(f"a network of method '{method}' on such a trunk looks at photos with torch alone")
