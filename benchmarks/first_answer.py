@@ -1,11 +1,12 @@
 """The first answer from a cold shell: CPU-seconds of `superfeat search INDEX PHOTO` with torch and with ONNX Runtime.
 
-    python -m benchmarks.first_answer INDEX PHOTOS --json benchmarks/results/first_answer.json
+    python -m benchmarks.first_answer INDEX PHOTOS [--int8 FILE] --json benchmarks/results/first_answer.json
 
-Both take turns, each in a process of its own, with a photo that is not in the index; CPU-seconds are those of the
-whole process. Before that both run once: the export is made, and Numba's code is compiled. Beside the times it says
-how many words of a photo differ between the two, how far scores are apart, and what the first and the second search
-of an engine cost that was warmed up as the service does it.
+Both, and with --int8 an int8 file of the index's network, take turns, each in a process of its own, with a photo that
+is not in the index; CPU-seconds are those of the whole process. Before that all run once: the export is made, and
+Numba's code is compiled. Beside the times it says how many words of a photo differ between torch and ONNX Runtime, how
+far scores are apart, and what the first and the second search of an engine cost that was warmed up as the service does
+it.
 """
 
 import argparse
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("index", type=Path)
     parser.add_argument("photos", type=Path, help="a folder of photos to ask with; the first is the one that is timed")
+    parser.add_argument("--int8", type=Path, help="an .onnx file to ask with too")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--compared", type=int, default=20, help="photos whose words are compared")
     parser.add_argument("--json", type=Path)
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ["SUPERFEAT_CACHE"] = cache
         facts = {
             "rounds": args.rounds,
-            "search": time_searches(args.index, photos[0], args.rounds),
+            "search": time_searches(args.index, photos[0], args.rounds, args.int8),
             "agreement": compare(args.index, photos[: args.compared]),
             "warm": time_warm(args.index, photos[:2]),
         }
@@ -50,19 +52,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         args.json.write_text(json.dumps(facts, indent=1) + "\n")
 
 
-def time_searches(index: Path, photo: Path, rounds: int) -> dict[str, Any]:
-    spent: dict[str, list[float]] = {name: [] for name in ENGINES}
+def time_searches(index: Path, photo: Path, rounds: int, int8: Path | None) -> dict[str, Any]:
+    ways: dict[str, tuple[str, list[str]]] = {name: (said, []) for name, said in ENGINES.items()}
+    if int8 is not None:
+        ways["int8"] = "auto", ["--weights", str(int8)]
+    spent: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds + 1):  # the first warms up
-        for name in ENGINES:
-            spent[name].append(cpu_of(index, photo, name))
+        for name, way in ways.items():
+            spent[name].append(cpu_of(index, photo, *way))
     rows = {name: spread(values[1:]) for name, values in spent.items()}
-    return {**rows, "ratio": round(rows["onnx"]["median"] / rows["torch"]["median"], 3)}
+    ratios = {name: round(row["median"] / rows["torch"]["median"], 3) for name, row in rows.items()}
+    return {**rows, "ratio": ratios.pop("onnx"), **({"ratio_int8": ratios["int8"]} if int8 is not None else {})}
 
 
-def cpu_of(index: Path, photo: Path, engine: str) -> float:
+def cpu_of(index: Path, photo: Path, engine: str, options: Sequence[str]) -> float:
     """CPU-seconds of one search in a new process."""
-    command = [sys.executable, "-m", "superfeat", "search", str(index), str(photo), "--json"]
-    environment = {**os.environ, SWITCH: ENGINES[engine]}
+    command = [sys.executable, "-m", "superfeat", "search", str(index), str(photo), "--json", *options]
+    environment = {**os.environ, SWITCH: engine}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)

@@ -40,7 +40,7 @@ class Spent:
     """CPU-seconds by part; of nested parts the inner one is not counted in the outer one."""
 
     def __init__(self) -> None:
-        self.seconds: collections.Counter[str] = collections.Counter()
+        self.seconds: dict[str, float] = collections.defaultdict(float)
         self._lock, self._open = threading.Lock(), threading.local()
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:

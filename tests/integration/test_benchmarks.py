@@ -9,6 +9,8 @@ import torch
 from benchmarks import (
     asmk_dropin,
     evaluate,
+    first_answer,
+    indexing,
     localization,
     method_vectors,
     methods,
@@ -23,10 +25,11 @@ from benchmarks.plain import PlainFire
 
 from fixtures_evaluate import draw_things
 from fixtures_mapping import write_scene
-from fixtures_recipe import save_random_network
+from fixtures_recipe import network_with_words, save_random_network
 from superfeat import Index
 from superfeat.config import LossConfig
 from superfeat.extraction.extract import extract_to
+from superfeat.index.make import index_photos
 from superfeat.nets.trunk import ResNet
 from superfeat.sources.listing import list_photos
 from superfeat.weights import load_network
@@ -63,6 +66,36 @@ def test_the_model_of_scale_is_fitted_and_simulated(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "out.json").read_text())
     assert [row["images"] for row in result["measured"]] == [30, 90]
     assert result["at"]["answers"][0]["median_ms"] <= result["at"]["answers"][0]["p99_ms"]
+
+
+def test_the_first_answer_is_the_same_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SUPERFEAT_ENGINE", "SUPERFEAT_CACHE"):
+        monkeypatch.setenv(name, "torch")  # so that what the benchmark sets is taken back
+    photos, asked = tmp_path / "photos", tmp_path / "asked"
+    draw_things(photos, 2, 2)
+    for known in draw_things(asked, 1, 4)[0][:2]:
+        known.unlink()  # the index has them, and needs no network for them
+    index = tmp_path / "index"
+    index_photos(photos, index, weights=network_with_words(tmp_path / "network"), settings={"max_side": 64})
+    first_answer.main([str(index), str(asked), "--rounds", "1", "--json", str(tmp_path / "out.json")])
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["search"]["ratio"] > 0
+    assert result["agreement"]["words_of_one_alone"] == 0
+    assert result["agreement"]["answers_in_the_same_order"] == result["agreement"]["photos"] == 2
+    assert [len(result["warm"][name]) for name in ("warm", "cold")] == [2, 2]
+
+
+def test_the_indexing_benchmark_accounts_for_every_part(tmp_path: Path) -> None:
+    draw_things(tmp_path / "photos", 3, 3)
+    weights = network_with_words(tmp_path / "network")
+    small = ["--photos", "6", "--weights", str(weights), "--set", "max_side=64"]
+    indexing.main([str(tmp_path / "photos"), *small, "--json", str(tmp_path / "out.json")])
+    result = json.loads((tmp_path / "out.json").read_text())
+    parts = result["cpu_ms_per_photo"]
+    assert result["photos"] == 6
+    assert set(parts) == {"decode", "hash", "join", "network", "resize", "rest", "words", "write"}
+    assert all(parts[name] > 0 for name in ("decode", "network", "resize", "words"))
+    assert 0 < result["share_outside_network"] < 1
 
 
 def test_the_search_benchmark_compares_equal_scores(tmp_path: Path) -> None:

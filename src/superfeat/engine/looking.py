@@ -1,5 +1,6 @@
 """How an engine looks at photos: by ONNX Runtime where it can, and else by torch. Features are the same to rounding."""
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from superfeat.errors import SuperfeatError
 from superfeat.extraction.decode import Decoded, read_for
 from superfeat.features import Features
 from superfeat.index.index import Index
+from superfeat.weights.facts import ORIGIN
 
 if TYPE_CHECKING:
     from superfeat.extraction.without_torch import Onlooker
@@ -56,18 +58,26 @@ class Sight:
     def look(self, data: bytes, config: ExtractConfig) -> Features:
         """Features of the photo with these bytes. ImageError if it is none."""
         if self.onlooker is not None:
-            return self.onlooker.look(read_for(config, data), config, workers=self._workers)
+            return self._fitting(self.onlooker.look(read_for(config, data), config, workers=self._workers))
         from superfeat.extraction.extract import extract_image
 
-        return extract_image(self.network, data, config, workers=self._workers, device=self._device)
+        return self._fitting(extract_image(self.network, data, config, workers=self._workers, device=self._device))
 
     def look_at_pixels(self, pixels: UInt8[np.ndarray, "height width 3"], config: ExtractConfig) -> Features:
         """The same of pixels, as large as they are."""
         if self.onlooker is not None:
-            return self.onlooker.look(Decoded(pixels, None), config, workers=self._workers)
+            return self._fitting(self.onlooker.look(Decoded(pixels, None), config, workers=self._workers))
         from superfeat.extraction.extract import extract_pixels
 
-        return extract_pixels(self.network, pixels, config, workers=self._workers, device=self._device)
+        return self._fitting(extract_pixels(self.network, pixels, config, workers=self._workers, device=self._device))
+
+    def _fitting(self, found: Features) -> Features:
+        """An index of the float32 network may be asked with features of an int8 one that was made from it: that costs
+        nothing (docs/onnx.md has the measurement).
+        """
+        origin = (self.onlooker or self.network).provenance.get(ORIGIN)
+        asked = self._index.network
+        return dataclasses.replace(found, network=asked) if asked is not None and origin == asked else found
 
     def keep(self) -> None:
         """Exports the network into the user's cache if torch had to be taken, so that it need not be again."""

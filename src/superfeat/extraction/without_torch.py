@@ -42,8 +42,7 @@ class Onlooker:
     """An exported network that looks at photos without torch. Threads may share it."""
 
     def __init__(self, session: Any, facts: OnnxFacts) -> None:
-        self._session, self.digest, self.precision = session, facts["digest"], facts["precision"]
-        self._provenance = facts["provenance"]
+        self._session, self.digest, self.provenance = session, facts["digest"], facts["provenance"]
         method = str(facts["network"].get("method"))
         if method not in MANNERS or facts["network"].get("trunk", {}).get("layout") is not None:
             raise WeightsError(f"a network of method '{method}' on such a trunk looks at photos with torch alone")
@@ -66,7 +65,7 @@ class Onlooker:
 
     def standing_for(self, network: str | None) -> "Onlooker":
         """As `Network.standing_for`: a student's features are taken for those of the teacher with this digest."""
-        if not is_taught_by(self._provenance, network):
+        if not is_taught_by(self.provenance, network):
             return self
         student = copy.copy(self)
         student.digest = str(network)

@@ -10,6 +10,7 @@ from superfeat.storage.records import as_record
 
 FORMAT = "superfeat-network"
 VERSION = 1
+ORIGIN = "origin"  # in the provenance of an int8 network: the digest of the float32 one that it was made from
 Provenance = dict[str, Any]  # where weights come from, in the words of whoever made them
 TAUGHT_BY = "teacher"  # of a provenance: the digest of the network that it learned from
 

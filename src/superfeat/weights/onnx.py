@@ -36,6 +36,7 @@ from superfeat.nets.trunk import Normalisation, ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict, overlay
 from superfeat.storage.store import explained, write_file
+from superfeat.weights.facts import ORIGIN
 from superfeat.weights.network import Network, Provenance, network_config
 from superfeat.weights.onnx_trunks import TRUNK, add_trunk
 from superfeat.weights.sealed import FORMAT, KEY, VERSION, OnnxFacts, checksum_of, open_sealed, require_package
@@ -73,7 +74,7 @@ def quantise_onnx(
     """Writes an exported network again with its trunk in int8, ranges taken from the first `images` readable photos.
 
     The stem, the sums with shortcuts and all that follows the trunk stay float32. The result is another network, with
-    a digest of its own: its features must not be mixed with those of the float32 one.
+    a digest of its own; only an engine asks an index of the float32 one with its features.
     """
     _prepare(target, overwrite)
     network = load_onnx(source)
@@ -85,7 +86,8 @@ def quantise_onnx(
     model = _quantise(source.read_bytes(), pixels)
     digest = hashlib.sha256(model.SerializeToString()).hexdigest()
     made = f"from {network.digest}, calibrated on {len(pixels)} photos at {max_side} px"
-    write_file(target, _seal(model, network, digest, {**network.provenance, "int8": made}, "int8"))
+    provenance = {**network.provenance, "int8": made, ORIGIN: network.digest}
+    write_file(target, _seal(model, network, digest, provenance, "int8"))
 
 
 def load_onnx(path: Path, *, threads: int = 1) -> "OnnxNetwork":
