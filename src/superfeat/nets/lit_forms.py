@@ -39,7 +39,6 @@ class FusedLit(nn.Module):
             state = lit.update(state, gathered if small else lit.value(gathered))
         return state, (alpha.transpose(1, 2) / total).unflatten(2, (height, width))
 
-
     def fewer_on_places(self, places: int) -> bool:
         """Whether places x inputs x dim once, and places x dim x templates each round, are fewer products than
         templates x inputs x dim and places x inputs x templates each round. Keys and values need the same.

@@ -23,7 +23,7 @@ from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
 from superfeat.weights.named import NAMED, SHIPPED_FOLDER, cached_path, known_names, shipped_names
-from superfeat.weights.network import Network, NetworkFacts, build_module, digest_of, network_config
+from superfeat.weights.network import TAUGHT_BY, Network, NetworkFacts, build_module, digest_of, network_config
 from superfeat.weights.published import for_method, recognise_published, recognise_tensorflow
 from superfeat.weights.tensorflow import is_tensorflow, read_tensorflow
 
@@ -60,9 +60,15 @@ def _require_method(network: Network, method: str | None, path: Path) -> Network
 
 
 def carried_codebook(weights: str | Path) -> Path | None:
-    """The general codebook that a network's folder brings; None if it brings none."""
-    folder = find_weights(weights) / CARRIED_CODEBOOK
-    return folder if folder.is_dir() else None
+    """The general codebook that a network's folder brings, or its teacher where that one comes with superfeat; None if
+    there is none.
+    """
+    folder = find_weights(weights)
+    homes = [folder]
+    if (folder / "config.json").is_file() and (teacher := read_config(folder)["provenance"].get(TAUGHT_BY)):
+        shipped = [SHIPPED_FOLDER / name for name in shipped_names()]
+        homes += [home for home in shipped if read_config(home)["digest"] == teacher]
+    return next((home / CARRIED_CODEBOOK for home in homes if (home / CARRIED_CODEBOOK).is_dir()), None)
 
 
 def carried_files(weights: str | Path) -> dict[str, bytes]:
