@@ -245,12 +245,17 @@ def _places(features: Features, image: ImageWords) -> Meta:
 
 
 def take_calibration(index: Index, codebook: Path) -> None:
-    """Notes the calibration beside this codebook in an index that was made with it and has none of its own."""
+    """Notes the calibration beside this codebook in an index that was made with it and has none of its own.
+
+    A student's index may have the codebook of its teacher, whose scores are others.
+    """
     source = codebook.parent / CALIBRATION
     if (index.path / CALIBRATION).exists() or not source.is_file():
         return
-    if read_codebook_manifest(codebook)["digest"] == index.codebook.digest:
-        write_json(index.path / CALIBRATION, read_json(source))
+    calibration = read_json(source)
+    fitted_to = calibration.get("origin", {}).get("network")
+    if read_codebook_manifest(codebook)["digest"] == index.codebook.digest and fitted_to in (None, index.network):
+        write_json(index.path / CALIBRATION, calibration)
 
 
 def add_inverted_file(index: Index, path: Path) -> Iterator[Added]:

@@ -18,11 +18,11 @@ from superfeat.settings import as_dict
 from superfeat.storage.store import write_folder
 from superfeat.storage.unpickle import read_torch
 from superfeat.weights.efficientnet import is_lite_wheel, read_lite_wheel
-from superfeat.weights.facts import FORMAT, VERSION, NetworkFacts, read_config
+from superfeat.weights.facts import FORMAT, TAUGHT_BY, VERSION, NetworkFacts, read_config
 from superfeat.weights.keras import is_keras, read_keras
 from superfeat.weights.layouts import Foreign, fit, recognise
 from superfeat.weights.model_card import model_card
-from superfeat.weights.named import find_weights
+from superfeat.weights.named import SHIPPED_FOLDER, find_weights, shipped_names
 from superfeat.weights.network import Network, build_module, digest_of, network_config
 from superfeat.weights.published import for_method, recognise_published, recognise_tensorflow
 from superfeat.weights.tensorflow import is_tensorflow, read_tensorflow
@@ -58,9 +58,15 @@ def _require_method(network: Network, method: str | None, path: Path) -> Network
 
 
 def carried_codebook(weights: str | Path) -> Path | None:
-    """The general codebook that a network's folder brings; None if it brings none."""
-    folder = find_weights(weights) / CARRIED_CODEBOOK
-    return folder if folder.is_dir() else None
+    """The general codebook that a network's folder brings, or its teacher where that one comes with superfeat; None if
+    there is none.
+    """
+    folder = find_weights(weights)
+    homes = [folder]
+    if (folder / "config.json").is_file() and (teacher := read_config(folder)["provenance"].get(TAUGHT_BY)):
+        shipped = [SHIPPED_FOLDER / name for name in shipped_names()]
+        homes += [home for home in shipped if read_config(home)["digest"] == teacher]
+    return next((home / CARRIED_CODEBOOK for home in homes if (home / CARRIED_CODEBOOK).is_dir()), None)
 
 
 def carried_files(weights: str | Path) -> dict[str, bytes]:

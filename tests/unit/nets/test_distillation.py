@@ -20,10 +20,9 @@ def network(seed: int, points: float | None = 2.0) -> Fire:
     torch.manual_seed(seed)
     module = build_module(NetworkConfig("fire", TrunkConfig("resnet10", 1), LIT, 6, points=points))
     assert isinstance(module, Fire)
-    for whitening in (module.whitening, module.points and module.points.whitening):
-        if whitening is not None:
-            torch.nn.init.normal_(whitening.weight)
-            torch.nn.init.normal_(whitening.bias)
+    for name, value in module.named_parameters():
+        if "whitening" in name:
+            torch.nn.init.normal_(value)
     return module
 
 

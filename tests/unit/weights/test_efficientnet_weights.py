@@ -67,8 +67,10 @@ def normed(x: Tensor, tensors: dict[str, Tensor], conv: str, norm: str, stride: 
     weight = tensors[f"{conv}.weight"]
     groups = weight.shape[0] if weight.shape[1] == 1 and x.shape[1] > 1 else 1
     y = F.conv2d(x, weight, None, stride, weight.shape[2] // 2, 1, groups)
-    kinds = (tensors[f"{norm}.{kind}"] for kind in ("running_mean", "running_var", "weight", "bias"))
-    return F.batch_norm(y, *kinds, eps=EPSILON)
+    mean, variance, gain, shift = (
+        tensors[f"{norm}.{kind}"] for kind in ("running_mean", "running_var", "weight", "bias")
+    )
+    return F.batch_norm(y, mean, variance, gain, shift, eps=EPSILON)
 
 
 def test_a_trunk_with_its_batch_norms_folded(wheel: Path, theirs: dict[str, Tensor]) -> None:

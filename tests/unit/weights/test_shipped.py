@@ -1,14 +1,17 @@
 """What comes with superfeat is whole, fits together, is small, and says where it comes from."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from superfeat.config import CALIBRATION, DEFAULT_WEIGHTS, SearchConfig
+from superfeat.index.build import take_calibration
 from superfeat.index.codebook import Codebook
+from superfeat.index.index import Index
 from superfeat.probability.model import Calibration
 from superfeat.storage.store import read_json
-from superfeat.weights import load_network
+from superfeat.weights import Network, carried_codebook, load_network, save_network
 from superfeat.weights.named import SHIPPED_FOLDER, shipped_names
 
 MOST_BYTES = 40_000_000
@@ -35,3 +38,17 @@ def test_small_and_explained(name: str) -> None:
     digest = json.loads((SHIPPED_FOLDER / name / "config.json").read_text())["digest"]
     for needed in (digest, "Licence", "Data", "superfeat train", "seed", "val_landmarks"):
         assert needed in card, needed
+
+
+def test_a_student_takes_the_codebook_of_a_teacher_that_is_shipped(tmp_path: Path, tiny_network: Network) -> None:
+    """But not its calibration, which is of the teacher's scores."""
+    teacher = load_network(DEFAULT_WEIGHTS)
+    for name, digest in (("student", teacher.digest), ("stranger", "0" * 64)):
+        save_network(Network(tiny_network.module, tiny_network.config, {"teacher": digest}), tmp_path / name)
+    assert carried_codebook(tmp_path / "student") == SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook"
+    assert carried_codebook(tmp_path / "stranger") is None
+    words = Codebook.open(SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook")
+    for number, (network, taken) in enumerate(((teacher.digest, True), (tiny_network.digest, False))):
+        index = Index.create(tmp_path / f"index{number}", words, network=network)
+        take_calibration(index, SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook")
+        assert (index.path / CALIBRATION).exists() == taken
