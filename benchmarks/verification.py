@@ -48,9 +48,7 @@ from superfeat.probability.fit import (
     Results,
     choose_results,
     draw_results,
-    few_results,
     fit_results,
-    join_results,
     measure_background,
     predict,
     whole_results,
@@ -298,11 +296,10 @@ def precision(query: Query, ranking: np.ndarray, known: set[int]) -> float:
 
 
 class Found(NamedTuple):
-    """The results of searches in some sets: in random collections, in those of few things, and in whole sets."""
+    """The results of searches in some sets: in random collections, and in whole sets."""
 
     background: Null
     random: Results
-    few: Results
     whole: Results
 
 
@@ -319,7 +316,6 @@ def find_results(args: argparse.Namespace, codebook: Codebook, labelled: Sequenc
     found = Found(
         background,
         draw_results(comparisons, background, sizes=SIZES),
-        few_results(comparisons, background),
         whole_results(comparisons, background),
     )
     if file is not None:
@@ -334,33 +330,25 @@ def find_results(args: argparse.Namespace, codebook: Codebook, labelled: Sequenc
 
 
 def probability(args: argparse.Namespace) -> dict[str, Any]:
-    """Each collection by a fit to all others, and by one to those that may be shipped: with clues, with scores alone,
-    and by always saying the share.
+    """Each collection by a fit to all others; and those that are not fitted to by what is shipped: with clues, with
+    scores alone, and by always saying the share.
     """
     codebook, args.background = Codebook.open(args.codebook), None
     alike = [args.alike] if args.alike else []
-    sources, shipped_sources = [*args.sets, *alike], [*args.ship, *alike]
+    sources, shipped = [*args.sets, *alike], [*args.ship, *alike]
     labelled = [read_set(source, args) for source in sources]
     found, origin = find_results(args, codebook, labelled), origin_of(codebook, labelled)
-    results, counted = to_fit(found, sources)
-    shipped = np.isin(results.sets, [number for number, source in enumerate(sources) if source in shipped_sources])
-    facts: dict[str, Any] = {}
+    counted, facts = thinned(found.random, sources), dict[str, Any]()
     for number, one in enumerate(labelled):
-        for fit, rows in (("others", results.sets != number), ("shipped", shipped)):
-            fitted = fit_results(choose_results(results, rows), found.background, origin, None, counted[rows])
-            facts |= judge_set(fitted, found, number, f"{one.test.name} by {fit}")
-    written = ship(args, codebook, shipped_sources) if args.write or args.tests else None
-    for source in args.tests:
-        assert written is not None
-        one, args.background = read_set(source, args), written.background
+        rows = found.random.sets != number
+        fitted = fit_results(choose_results(found.random, rows), found.background, origin, None, counted[rows])
+        facts |= judge_set(fitted, found, number, f"{one.test.name} by others")
+    written = ship(args, codebook, shipped)
+    args.background = written.background
+    for source in (*(source for source in sources if source not in shipped), *args.tests):
+        one = read_set(source, args)
         facts |= judge_set(written, find_results(args, codebook, [one]), 0, f"{one.test.name} by shipped")
     return facts
-
-
-def to_fit(found: Found, sources: Sequence[str]) -> tuple[Results, np.ndarray]:
-    """What a fit is made of, and which of these results it counts."""
-    counted = [thinned(part, sources) for part in (found.random, found.few)]
-    return join_results([found.random, found.few]), np.concatenate(counted)
 
 
 def judge_set(fitted: Calibration, found: Found, number: int, name: str) -> dict[str, Any]:
@@ -411,8 +399,8 @@ def ship(args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]) -
     """The calibration that comes with the network."""
     labelled = [read_set(source, args) for source in sources]
     found = find_results(args, codebook, labelled)
-    results, counted = to_fit(found, sources)
-    fitted = fit_results(results, found.background, origin_of(codebook, labelled), None, counted)
+    origin, counted = origin_of(codebook, labelled), thinned(found.random, sources)
+    fitted = fit_results(found.random, found.background, origin, None, counted)
     if args.write:
         args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")
     return fitted

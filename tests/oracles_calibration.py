@@ -93,15 +93,17 @@ def logistic(odds: float) -> float:
     return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
 
 
-def judged_together(own: Sequence[float], first: Sequence[int], terms: Sequence[float]) -> list[float]:
-    """What is said of the results of one search, by the log-odds of each by itself. The first 20 of `first` tell how
-    many are right, by their mean probability, and how far wrong ones lie below, by their mean log-odds.
+def judged_together(own: Sequence[float], first: Sequence[int], prior: float, terms: Sequence[float]) -> list[float]:
+    """What is said of the results of one search, by the log-odds of each by itself. The collection has a prior; the
+    first 20 of `first` tell how many are right, by their mean probability, and how far wrong ones lie below, by their
+    mean log-odds.
     """
-    intercept, slope, share, level = terms
+    intercept, slope, common, share, level = terms
     speakers = list(first)[:20]
     right = sum(logistic(own[place]) for place in speakers) / len(speakers) if speakers else 0.0
     mean = sum(own[place] for place in speakers) / len(speakers) if speakers else 0.0
-    return [logistic(intercept + slope * odds + share * right + level * mean) for odds in own]
+    moved = intercept + common * prior + share * right + level * mean
+    return [logistic(moved + slope * odds) for odds in own]
 
 
 def penalised_slopes(

@@ -96,11 +96,11 @@ def judge_seen(
     strangers = meet_strangers(index, calibration, searched.config)
     null = adapt_null(strangers.null, strangers.images.search(searched.words, searched.config).scores)
     above = evidence(np.asarray([one.hit.score for one in seen], np.float64), null)
+    prior = match_prior(strangers.linked, strangers.sample, images)
     if calibration.weights is None or searched.placed is None:
-        prior = match_prior(strangers.linked, strangers.sample, images)
         return calibration.without_clues().probability(above, images, prior)
     others = np.asarray([place for place, one in enumerate(seen) if one.hit.id != searched.without], np.int64)
-    return calibration.probability(above, images, clues=find_clues(strangers, searched, seen), first=others)
+    return calibration.probability(above, images, prior, find_clues(strangers, searched, seen), others)
 
 
 def judged_together(top: int) -> int:

@@ -14,7 +14,7 @@ from superfeat.probability.comparing import Comparisons
 from superfeat.probability.honesty import BINS, Reliability
 from superfeat.probability.logistic import sigmoid
 from superfeat.probability.model import Calibration, Origin, fit_calibration, match_prior
-from superfeat.probability.together import TOP, first_of_each, fit_together
+from superfeat.probability.together import TOP, around_each, fit_together
 from superfeat.rerank.strangers import (
     HIGH,
     SAMPLE,
@@ -32,7 +32,6 @@ ALL = np.iinfo(np.int64).max
 DRAWN_SIZES = (10, 30, 100, 300)  # images of drawn collections; the whole set is one more
 PADDED_SIZES = (10_000, 100_000)  # of collections that are larger than any labelled set: strangers stand for the rest
 LEAST_TAIL = 30  # best wrong results that show how those of more strangers would score
-FEW, FEW_DRAWS = 6, 2  # things of a collection that shows few of them, at most, and how many of these each search has
 ABSENT = 0.25  # share of drawn collections that do not hold what is searched for
 BACKGROUND_IMAGES = 20  # different ones that the labelled sets' strangers are worth in another collection
 RESAMPLED = 1000  # times that things are drawn for an interval
@@ -82,7 +81,6 @@ def calibrate(
     known = None if start is None or origin.codebook is None else background_for(start, origin.codebook)
     background = known or measure_background(comparisons)
     results = draw_results(comparisons, background, sizes=sizes, seed=seed)
-    results = join_results([results, few_results(comparisons, background, seed=seed)])
     fitted = fit_results(results, background, origin, start)
     return Fitted(fitted, results, predict_in_turn(results, background, origin, start))
 
@@ -113,7 +111,7 @@ def draw_results(
             rows = _draw(comparisons, search, size, generator)
             met = _meet_strangers(comparisons, rows[:SAMPLE], background)
             parts.append(_first_results(comparisons, search, rows, met, size, generator))
-    return join_results(parts)
+    return _join(parts)
 
 
 def _draw(comparisons: Comparisons, search: int, size: int, generator: np.random.Generator) -> Int64[np.ndarray, "n"]:
@@ -129,40 +127,6 @@ def _draw(comparisons: Comparisons, search: int, size: int, generator: np.random
     return generator.permutation(np.concatenate([chosen, others]))
 
 
-def few_results(comparisons: Comparisons, background: Null, *, seed: int = 0) -> Results:
-    """Each search in collections of a few things with all their images: where a thing has dozens of photos nearly all
-    first results are right, and random parts of a set do not show it.
-    """
-    generator = np.random.default_rng((seed, FEW))
-    shown = np.full(len(comparisons.pairs), -1)  # the thing of each image, if any search is for it
-    for search, judged in enumerate(comparisons.labels):
-        shown[judged == 1] = comparisons.things[search]
-    parts = [_none()]
-    for search in np.repeat(np.arange(len(comparisons.scores)), FEW_DRAWS).tolist():
-        rows = _draw_few(comparisons, shown, search, generator)
-        if len(rows) > 1:
-            met = _meet_strangers(comparisons, rows[:SAMPLE], background)
-            parts.append(_first_results(comparisons, search, rows, met, ALL, generator))
-    return join_results(parts)
-
-
-def _draw_few(
-    comparisons: Comparisons, shown: Int64[np.ndarray, "images"], search: int, generator: np.random.Generator
-) -> Int64[np.ndarray, "n"]:
-    """All images of up to so many things of a set, and up to as many others of any, in a random order; in a quarter of
-    the cases without what is searched for.
-    """
-    judged, own = comparisons.labels[search], comparisons.image_sets == comparisons.search_sets[search]
-    things = np.unique(shown[own & (shown >= 0)])
-    chosen = generator.permutation(things)[: generator.integers(1, FEW + 1)]
-    here = own & (judged == 0) & np.isin(shown, chosen)
-    if generator.random() >= ABSENT:
-        here |= judged == 1
-    rows, others = np.flatnonzero(here), np.flatnonzero((judged == 0) & ~here)
-    count = int(len(rows) * generator.random() ** 2)
-    return generator.permutation(np.concatenate([rows, generator.permutation(others)[:count]]))
-
-
 def whole_results(comparisons: Comparisons, background: Null) -> Results:
     """Each search in all images of its own set."""
     parts, met, generator = list[Results](), dict[int, _Met](), np.random.default_rng(0)
@@ -172,7 +136,7 @@ def whole_results(comparisons: Comparisons, background: Null) -> Results:
             sample = np.random.default_rng(0).permutation(rows)[:SAMPLE]
             met[own] = _meet_strangers(comparisons, sample, background)
         parts.append(_first_results(comparisons, search, rows, met[own], ALL, generator))
-    return join_results(parts)
+    return _join(parts)
 
 
 def _meet_strangers(comparisons: Comparisons, sample: Int64[np.ndarray, "n"], background: Null) -> _Met:
@@ -257,17 +221,10 @@ def pad_results(
     return np.append(rows, rows[donors]), np.append(scores, added), np.append(labels, more)
 
 
-def _none() -> Results:
-    """No results."""
-    whole, real = np.zeros(0, np.int64), np.zeros(0)
-    return Results(real, whole, np.zeros(0, np.bool_), whole, whole, real, np.zeros((0, len(CLUES))), whole)
-
-
-def join_results(parts: Sequence[Results]) -> Results:
-    """All of them, one after the other; no two searches of different parts have one number."""
-    ends = np.cumsum([0, *(int(part.searches.max(initial=-1)) + 1 for part in parts)])
-    moved = [part._replace(searches=part.searches + first) for part, first in zip(parts, ends[:-1], strict=True)]
-    return Results(*(np.concatenate(columns) for columns in zip(*moved, strict=True)))
+def _join(parts: Sequence[Results]) -> Results:
+    """Those of all searches, one after the other."""
+    joined = Results(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return joined._replace(searches=np.repeat(np.arange(len(parts)), [len(part.labels) for part in parts]))
 
 
 def choose_results(results: Results, chosen: Bool[np.ndarray, "n"]) -> Results:
@@ -307,8 +264,8 @@ def fit_results(
     found = fit_calibration(evidence, images, labels, background, origin, start, clues=part.clues)
     own = _odds(found, results)
     rows = slice(None) if counted is None else counted
-    first, before = first_of_each(own, results.searches), None if start is None else start.together
-    together = fit_together(own[rows], first[rows], results.labels[rows], before)
+    around, before = around_each(own, results.prior, results.searches), None if start is None else start.together
+    together = fit_together(own[rows], around[rows], results.labels[rows], before)
     return dataclasses.replace(found, plain=(plain.intercept, plain.slope, plain.size_slope), together=together)
 
 
@@ -317,7 +274,7 @@ def predict(calibration: Calibration, results: Results) -> Float64[np.ndarray, "
     own = _odds(calibration, results)
     if calibration.together is None:
         return sigmoid(own)
-    return sigmoid(calibration.together.odds(own, first_of_each(own, results.searches)))
+    return sigmoid(calibration.together.odds(own, around_each(own, results.prior, results.searches)))
 
 
 def _odds(calibration: Calibration, results: Results) -> Float64[np.ndarray, "n"]:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from superfeat.errors import SuperfeatError
 from superfeat.probability.clues import CLUES, Clues
 from superfeat.probability.logistic import fit_signed, sigmoid
-from superfeat.probability.together import TOP, Together, first_of
+from superfeat.probability.together import TOP, Together, around_one
 from superfeat.rerank.strangers import Null
 
 FORMAT = "superfeat-calibration"
@@ -100,18 +100,18 @@ class Calibration:
         self,
         evidence: Float64[np.ndarray, "n"],
         images: int,
-        prior: float | Float64[np.ndarray, "n"] = 0.0,
+        prior: float = 0.0,
         clues: Clues | None = None,
         first: Int64[np.ndarray, "first"] | None = None,
     ) -> Float64[np.ndarray, "n"]:
-        """That each result of one search shows the same thing, in a collection of so many images with this prior; or,
-        where it has weights for them, with these clues. `first` are the places of the results that count for the
-        others too [the first 20].
+        """That each result of one search shows the same thing, in a collection of so many images with this prior;
+        and, where it has weights for them, with these clues. `first` are the places of those results that speak for the
+        others too, of which 20 count [all].
         """
         own = self.odds(evidence, images, prior, clues)
         if self.together is None:
             return sigmoid(own)
-        return sigmoid(self.together.odds(own, first_of(own if first is None else own[first])))
+        return sigmoid(self.together.odds(own, around_one(own if first is None else own[first], prior)))
 
     def odds(
         self,
@@ -133,13 +133,13 @@ class Calibration:
         """Plain values, to be written as JSON."""
         facts = {**dataclasses.asdict(self), "background": self.background._asdict(), "origin": self.origin._asdict()}
         weights, largest, plain = facts.pop("weights"), facts.pop("largest"), facts.pop("plain")
-        together = facts.pop("together")
+        del facts["together"]
         if weights is None:
             return {"format": FORMAT, "version": VERSIONS[0], **facts}
         named = dict(zip(CLUES, weights, strict=True))
         without = dict(zip(PLAIN, plain, strict=True))
         more = {"weights": named, "largest": largest, "plain": without}
-        if together is None:
+        if self.together is None:
             return {"format": FORMAT, "version": VERSIONS[1], **facts, **more}
         return {"format": FORMAT, "version": VERSIONS[2], **facts, **more, "together": self.together._asdict()}
 
