@@ -73,7 +73,8 @@ def compare(args: argparse.Namespace) -> None:
         asking, _, asked = folders.partition("+")
         labelled = [read_all(Path(folder), args) for folder in (asked or asking, asking)]
         groups = list(zip(*labelled, strict=True))
-        found[folders] = judge(Codebook.open(Path(codebook)), [groups] if args.together else [[one] for one in groups])
+        words = Codebook(Codebook.open(Path(codebook)).centroids)  # of any network: a student, int8
+        found[folders] = judge(words, [groups] if args.together else [[one] for one in groups])
         print(json.dumps({"network": title(folders), **summary(found[folders])}), flush=True)
     *others, last = found
     differences = [

@@ -387,6 +387,6 @@ class Engine:
         from superfeat.index.build import add_photo
 
         if self.network.taught_by(self.index.network):
-            raise SuperfeatError(f"{self._sight.source} can only search {self.index.path}; add photos with its teacher")
+            raise SuperfeatError(f"{self._sight.source} can only search {self.index.path}; add photos with its network")
         photo = Photo(path, name)
         return add_photo(self.index, self.network, photo, self.config, workers=self._workers, device=self._device)

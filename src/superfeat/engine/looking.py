@@ -1,6 +1,5 @@
 """How an engine looks at photos: by ONNX Runtime where it can, and else by torch. Features are the same to rounding."""
 
-import dataclasses
 import functools
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from superfeat.errors import SuperfeatError
 from superfeat.extraction.decode import Decoded, read_for
 from superfeat.features import Features
 from superfeat.index.index import Index
-from superfeat.weights.facts import ORIGIN
 
 if TYPE_CHECKING:
     from superfeat.extraction.without_torch import Onlooker
@@ -32,7 +30,7 @@ class Sight:
 
     @functools.cached_property
     def network(self) -> "Network":
-        """The network in torch; a student of the index's network stands for it."""
+        """The network in torch; a student of the index's network, or int8 of it, stands for it."""
         return self._loaded.standing_for(self._index.network)
 
     @functools.cached_property
@@ -58,26 +56,18 @@ class Sight:
     def look(self, data: bytes, config: ExtractConfig) -> Features:
         """Features of the photo with these bytes. ImageError if it is none."""
         if self.onlooker is not None:
-            return self._fitting(self.onlooker.look(read_for(config, data), config, workers=self._workers))
+            return self.onlooker.look(read_for(config, data), config, workers=self._workers)
         from superfeat.extraction.extract import extract_image
 
-        return self._fitting(extract_image(self.network, data, config, workers=self._workers, device=self._device))
+        return extract_image(self.network, data, config, workers=self._workers, device=self._device)
 
     def look_at_pixels(self, pixels: UInt8[np.ndarray, "height width 3"], config: ExtractConfig) -> Features:
         """The same of pixels, as large as they are."""
         if self.onlooker is not None:
-            return self._fitting(self.onlooker.look(Decoded(pixels, None), config, workers=self._workers))
+            return self.onlooker.look(Decoded(pixels, None), config, workers=self._workers)
         from superfeat.extraction.extract import extract_pixels
 
-        return self._fitting(extract_pixels(self.network, pixels, config, workers=self._workers, device=self._device))
-
-    def _fitting(self, found: Features) -> Features:
-        """An index of the float32 network may be asked with features of an int8 one that was made from it: that costs
-        nothing (docs/onnx.md has the measurement).
-        """
-        origin = (self.onlooker or self.network).provenance.get(ORIGIN)
-        asked = self._index.network
-        return dataclasses.replace(found, network=asked) if asked is not None and origin == asked else found
+        return extract_pixels(self.network, pixels, config, workers=self._workers, device=self._device)
 
     def keep(self) -> None:
         """Exports the network into the user's cache if torch had to be taken, so that it need not be again."""

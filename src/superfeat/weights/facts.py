@@ -26,8 +26,8 @@ class NetworkFacts(TypedDict):
 
 
 def is_taught_by(provenance: Provenance, network: str | None) -> bool:
-    """Whether weights of this provenance learned from the network with this digest."""
-    return network is not None and provenance.get(TAUGHT_BY) == network
+    """Whether weights of this provenance learned from the network with this digest, or are made of it in int8."""
+    return network is not None and network in (provenance.get(TAUGHT_BY), provenance.get(ORIGIN))
 
 
 def read_config(folder: Path) -> NetworkFacts:

@@ -100,7 +100,7 @@ def test_a_student_searches_the_index_of_its_teacher(engine: Engine, tmp_path: P
         Engine(engine.index, weights=str(tmp_path / "stranger"), workers=1).search(tmp_path / "other.png")
     asking = Engine(engine.index, weights=str(tmp_path / "student"), workers=1)
     assert asking.search(tmp_path / "other.png").hits[0].name == "p2.png"
-    with pytest.raises(SuperfeatError, match=r"can only search .*; add photos with its teacher"):
+    with pytest.raises(SuperfeatError, match=r"can only search .*; add photos with its network"):
         asking.add("new.png", tmp_path / "new.png")
     assert asking.network.digest == tiny_network.digest != load_network(tmp_path / "student").digest
 
