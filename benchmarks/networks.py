@@ -74,7 +74,8 @@ def compare(args: argparse.Namespace) -> None:
         asking, _, asked = folders.partition("+")
         labelled = [read_all(Path(folder), args) for folder in (asked or asking, asking)]
         groups = list(zip(*labelled, strict=True))
-        found[folders] = judge(Codebook.open(Path(codebook)), [groups] if args.together else [[one] for one in groups])
+        words = Codebook(Codebook.open(Path(codebook)).centroids)  # a student has those of its teacher
+        found[folders] = judge(words, [groups] if args.together else [[one] for one in groups])
         print(json.dumps({"network": title(folders), **summary(found[folders])}), flush=True)
     *others, last = found
     differences = [
