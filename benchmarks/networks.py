@@ -31,6 +31,7 @@ from superfeat.datasets.retrieval_set import Query
 from superfeat.evaluation.metrics import average_precision, paired_bootstrap
 from superfeat.evaluation.searching import names_in, numbered, search_set, stored_queries
 from superfeat.extraction.extract import extract as extract_features
+from superfeat.extraction.extract import keep_memory
 from superfeat.features import Features
 from superfeat.index.codebook import Codebook
 from superfeat.probability.comparing import Labelled, index_sets
@@ -161,6 +162,7 @@ def difference(first: Judged, second: Judged) -> dict[str, Any]:
 
 
 def measure_time(args: argparse.Namespace) -> None:
+    keep_memory()  # as the command line does
     contenders = {text: contender(text) for text in args.networks}
     photos = list_photos([str(args.photos)]).photos[: args.count]
     spent: dict[str, list[float]] = {text: [] for text in contenders}
