@@ -83,13 +83,18 @@ def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> N
 def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tmp_path: Path) -> None:
     written = tmp_path / "calibration.json"
     asked = ["probability", *given, "--sets", "one", "--ship", "one", "--alike", str(alike(tmp_path))]
-    verification.main([*asked, "--tests", "other", "--write", str(written)])
+    (tmp_path / "kept").mkdir()
+    asked += ["--tests", "other", "--kept", str(tmp_path / "kept"), "--write", str(written)]
+    verification.main(asked)
     found = json.loads((tmp_path / "out").read_text())
-    sets = [f"{kind}: {name}" for kind in ("drawn", "whole") for name in ("one", "cartons")]
-    judged = {f"{name} by {fit}" for name in sets for fit in ("others", "shipped")}
+    judged = {f"{kind}: {name} by others" for kind in ("drawn", "whole") for name in ("one", "cartons")}
     assert set(found) == judged | {"drawn: other by shipped", "whole: other by shipped"}
+    first = Calibration.from_dict(json.loads(written.read_text()))
+    verification.main(asked)
+    assert json.loads((tmp_path / "out").read_text()) == found, "what is kept is what was found"
     assert found["whole: one by others"]["clues"]["log_loss"] < found["whole: one by others"]["always"]
     fitted = Calibration.from_dict(json.loads(written.read_text()))
+    assert fitted == first
     assert fitted.weights is not None
     assert fitted.largest == max(verification.SIZES[:4] + verification.SIZES[5:])
     verification.main(["duplicates", *given, "--calibration", str(written)])

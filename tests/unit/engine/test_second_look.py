@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import oracles_calibration as oracle
 from fixtures_found import small_engine
 from superfeat.config import CALIBRATION
 from superfeat.engine import Engine, Named
@@ -16,8 +17,10 @@ from superfeat.features import Features
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.index.places import encode_places, word_regions
+from superfeat.probability.apply import judge_ranking, meet_strangers
 from superfeat.probability.comparing import origin_of
-from superfeat.probability.model import Calibration
+from superfeat.probability.model import Calibration, match_prior
+from superfeat.probability.together import Together
 from superfeat.rerank.order import RERANKS, Rerank
 from superfeat.rerank.strangers import Null
 from superfeat.storage.store import write_json
@@ -124,6 +127,25 @@ def test_a_new_calibration_is_taken_at_once(engine: Engine) -> None:
     assert without_places(engine).calibration is None
     (engine.index.path / CALIBRATION).unlink()
     assert engine.search(Named("a.png"))[0].probability is None
+
+
+def test_results_are_judged_together_and_the_query_has_no_say(engine: Engine) -> None:
+    """As `Calibration.probability` does it, with the prior of the collection; in the engine as in a ranking."""
+    plain = Calibration(-1.0, 1.0, -0.1, Null(-4.0, 1.0, 20), origin_of(engine.index))
+    clues = dataclasses.replace(plain, weights=(1.0, 0.5, 0.5, 0.1, 0.2), plain=(-1.0, 1.0, -0.1), largest=50_000)
+    together = dataclasses.replace(clues, together=Together(-1.0, 0.9, 0.4, 3.0, -0.4))
+    ranking, alone = judge_ranking(engine.index, "a.png", clues)
+    strangers = meet_strangers(engine.index, clues)
+    assert alone is not None
+    own = np.log(alone) - np.log1p(-alone)
+    others = np.asarray([name != "a.png" for name in ranking.names])
+    prior = match_prior(strangers.linked, strangers.sample, len(engine.index))
+    slow = oracle.judged_together(own.tolist(), np.flatnonzero(others).tolist(), prior, together.together or ())
+    _, said = judge_ranking(engine.index, "a.png", together)
+    np.testing.assert_allclose(said, slow, rtol=1e-6)
+    write_json(engine.index.path / CALIBRATION, together.to_dict())
+    for hit in engine.search(Named("a.png"), rerank="off"):
+        assert hit.probability == pytest.approx(slow[ranking.names.index(hit.name)], rel=1e-6)
 
 
 def test_a_calibration_with_clues_serves_an_index_without_places(engine: Engine) -> None:
