@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from superfeat.errors import MissingExtraError
 from superfeat.mapping.cameras import CameraModel, CameraPose
@@ -166,37 +166,38 @@ def refine_pose(
     max_error: float,
 ) -> PoseFound | None:
     """A pose that was found from some of these points, by all that agree with it; None if they are too few."""
-    used = as_camera(camera)
-    if camera.guessed:
-        scale = begun.focal / used.mean_focal_length()
-        for place in used.focal_length_idxs():
-            used.params[place] *= scale
+    used = camera_found(camera, begun)
     options = colmap().AbsolutePoseRefinementOptions()
     options.refine_focal_length = camera.guessed
-    near = near_points(begun.pose, places, points, used, max_error)
+    near = distances_of(begun.pose, places, points, used) <= max_error
     if near.sum() < 4:
         return None
     found = colmap().refine_absolute_pose(as_rigid(begun.pose), places, points, near, used, options, True)
     if found is None:
         return None
-    refined = _pose_found(found, near, used)
-    return refined._replace(inliers=near_points(refined.pose, places, points, used, max_error))
+    return _pose_found(found, near, used)
 
 
-def near_points(
-    pose: CameraPose,
-    places: Float64[np.ndarray, "n 2"],
-    points: Float64[np.ndarray, "n 3"],
-    camera: Any,
-    max_error: float,
-) -> Bool[np.ndarray, "n"]:
-    """Which points a camera at this pose sees within so many pixels of their places."""
+def camera_found(camera: CameraModel, found: PoseFound) -> Any:
+    """As pycolmap has it, with the focal length that was found with a pose where none is known."""
+    made = as_camera(camera)
+    if camera.guessed:
+        scale = found.focal / made.mean_focal_length()
+        for place in made.focal_length_idxs():
+            made.params[place] *= scale
+    return made
+
+
+def distances_of(
+    pose: CameraPose, places: Float64[np.ndarray, "n 2"], points: Float64[np.ndarray, "n 3"], camera: Any
+) -> Float64[np.ndarray, "n"]:
+    """Pixels from each place to where a camera at this pose sees its point; infinite for points behind it."""
     seen = points @ pose.rotation().T + np.asarray(pose.tvec)
-    near = np.zeros(len(points), np.bool_)
+    far = np.full(len(points), np.inf)
     ahead = seen[:, 2] > 0
     gaps = np.asarray(camera.img_from_cam(seen[ahead])).reshape(-1, 2) - places[ahead]
-    near[ahead] = np.linalg.norm(gaps, axis=1) <= max_error
-    return near
+    far[ahead] = np.linalg.norm(gaps, axis=1)
+    return far
 
 
 def _pose_found(found: Any, inliers: np.ndarray, camera: Any) -> PoseFound:

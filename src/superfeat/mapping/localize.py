@@ -22,7 +22,7 @@ from superfeat.mapping.colmap import PoseFound
 from superfeat.mapping.image_lists import ListedPhotos
 from superfeat.mapping.local.interface import LocalPoints
 from superfeat.mapping.map_folder import INDEX, OpenMap, find_points
-from superfeat.mapping.pose_choice import Pairs, agreeing, best_pose
+from superfeat.mapping.pose_choice import Judged, Pairs, best_pose
 from superfeat.mapping.rows import Forest
 from superfeat.work import Work
 
@@ -111,19 +111,20 @@ def agree(
     """The pose of the cluster with which the most matches agree."""
     if not matches:
         return dataclasses.replace(asked, reason="none of the photos found has a place in the map")
-    best: tuple[PoseFound, list[Match]] | None = None
-    most = rival = 0  # inliers of the best cluster, and of the second best
+    best: tuple[Judged, list[Match]] | None = None
+    rival = 0  # points that agree with the best of the other clusters
     for cluster in clusters(where, matches):
         pairs = correspondences(where, points, cluster)
-        if len(pairs.places) <= max(rival, LEAST_INLIERS - 1):
+        if len(pairs.query) < LEAST_INLIERS:
             continue
         pose = best_pose(pairs, camera, MAX_ERROR * max(camera.width, camera.height) / 1000)
-        inliers = 0 if pose is None else agreeing(pairs, pose)
-        if pose is not None and inliers > most:
-            best, most, rival = (pose, cluster), inliers, most
-        else:
-            rival = max(rival, inliers)
-    if best is None or most < LEAST_INLIERS:
+        if pose is not None and (best is None or pose.closeness > best[0].closeness):
+            rival = max(rival, 0 if best is None else best[0].points)
+            best = pose, cluster
+        elif pose is not None:
+            rival = max(rival, pose.points)
+    if best is None or best[0].points < LEAST_INLIERS:
+        most = 0 if best is None else best[0].points
         said = f"only {most} matches agree on a place, and {LEAST_INLIERS} are needed"
         total = sum(len(match.query) for match in matches)
         return dataclasses.replace(asked, reason=said, inliers=most, matches=total)
@@ -182,13 +183,12 @@ def _described(
     asked: Located,
     points: LocalPoints,
     camera: CameraModel,
-    best: tuple[PoseFound, list[Match]],
+    best: tuple[Judged, list[Match]],
     rival: int,
 ) -> Located:
     """With what is to be said of it."""
-    found, cluster = best
+    (found, inliers, _), cluster = best
     pairs = correspondences(where, points, cluster)
-    inliers = agreeing(pairs, found)
     right = {(float(x), float(y)) for x, y in pairs.places[found.inliers]}
     lines = []
     for match in cluster:

@@ -7,8 +7,8 @@ pytest.importorskip("pycolmap")
 
 from fixtures_mapping import CAMERA, FOCAL, HEIGHT, WIDTH, looking
 from superfeat.mapping.cameras import CameraPose, guessed_camera, pose_error
-from superfeat.mapping.colmap import PoseFound, as_camera, find_pose, near_points, refine_pose
-from superfeat.mapping.pose_choice import Pairs, agreeing, best_pose
+from superfeat.mapping.colmap import PoseFound, as_camera, distances_of, find_pose, refine_pose
+from superfeat.mapping.pose_choice import Pairs, best_pose, judge
 
 TRUE = looking((0.1, 0.3, -4.4))
 MAX_ERROR = 4.0
@@ -41,9 +41,9 @@ def test_few_right_pairs_among_thousands(seed: int) -> None:
     assert drawn is None or pose_error(drawn.pose, TRUE).distance > 0.5
     found = best_pose(pairs, CAMERA, MAX_ERROR)
     assert found is not None
-    assert pose_error(found.pose, TRUE).distance < 0.05
-    assert found.inliers[:30].sum() >= 28
-    assert agreeing(pairs, found) == found.inliers.sum()
+    assert pose_error(found.found.pose, TRUE).distance < 0.05
+    assert found.found.inliers[:30].sum() >= 28
+    assert found.points == found.found.inliers.sum()
 
 
 def test_what_several_photos_say_is_not_taken_where_all_say_more() -> None:
@@ -59,13 +59,31 @@ def test_what_several_photos_say_is_not_taken_where_all_say_more() -> None:
     )
     found = best_pose(pairs, CAMERA, MAX_ERROR)
     assert found is not None
-    assert pose_error(found.pose, TRUE).distance < 0.05
+    assert pose_error(found.found.pose, TRUE).distance < 0.05
+
+
+def test_close_points_outweigh_more_that_are_far() -> None:
+    """Twelve points at the edge of the tolerance of a wrong pose, ten that lie where the right one puts them."""
+    wrong, aside = looking((3.5, 0.1, -2.5)), np.asarray([0.97 * MAX_ERROR, 0])
+    points = np.random.default_rng(3).uniform(-1, 1, (22, 3))
+    places = np.concatenate([seen_at(TRUE, points[:10]), seen_at(wrong, points[10:]) + aside])
+    pairs = Pairs(np.arange(22), places, points, np.ones(22, np.int64))
+    right, other = (
+        judge(pairs, PoseFound(pose, np.zeros(22, np.bool_), None, FOCAL), CAMERA, MAX_ERROR) for pose in (TRUE, wrong)
+    )
+    assert (right.points, other.points) == (10, 12)
+    assert right.closeness == pytest.approx(10)
+    assert other.closeness == pytest.approx(12 * (1 - 0.97**2))
 
 
 def test_a_point_of_the_query_counts_once() -> None:
-    pairs = crowd(20, 0)._replace(query=np.repeat(np.arange(5), 4))
-    found = PoseFound(TRUE, np.arange(20) < 9, None, FOCAL)
-    assert agreeing(pairs, found) == 3
+    """With the nearest of its points of the model."""
+    pairs = crowd(8, 12)._replace(query=np.repeat(np.arange(5), 4))
+    found = judge(pairs, PoseFound(TRUE, np.zeros(20, np.bool_), None, FOCAL), CAMERA, MAX_ERROR)
+    far = np.linalg.norm(seen_at(TRUE, pairs.points) - pairs.places, axis=1).reshape(5, 4).min(axis=1)
+    wanted = [1 - (one / MAX_ERROR) ** 2 for one in far if one <= MAX_ERROR]
+    assert (found.points, found.closeness) == (len(wanted), pytest.approx(sum(wanted)))
+    assert found.points < found.found.inliers.sum()
 
 
 def test_points_near_their_places_and_points_behind() -> None:
@@ -73,8 +91,10 @@ def test_points_near_their_places_and_points_behind() -> None:
     points = np.concatenate([pairs.points, [[0.1, 0.3, -9.0]]])  # behind the camera, and projected onto its middle
     places = np.concatenate([pairs.places, [[WIDTH / 2, HEIGHT / 2]]])
     wanted = [bool(np.linalg.norm(seen_at(TRUE, [p])[0] - q) <= MAX_ERROR) for p, q in zip(points, places, strict=True)]
-    assert near_points(TRUE, places, points, as_camera(CAMERA), MAX_ERROR).tolist() == [*wanted[:-1], False]
-    assert not near_points(TRUE, places[:0], points[:0], as_camera(CAMERA), MAX_ERROR).any()
+    far = distances_of(TRUE, places, points, as_camera(CAMERA))
+    assert (far <= MAX_ERROR).tolist() == [*wanted[:-1], False]
+    assert np.isinf(far[-1])
+    assert len(distances_of(TRUE, places[:0], points[:0], as_camera(CAMERA))) == 0
 
 
 def test_a_pose_is_refined_by_all_that_agree() -> None:
