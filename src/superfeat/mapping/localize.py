@@ -22,7 +22,7 @@ from superfeat.mapping.colmap import PoseFound
 from superfeat.mapping.image_lists import ListedPhotos
 from superfeat.mapping.local.interface import LocalPoints
 from superfeat.mapping.map_folder import INDEX, OpenMap, find_points
-from superfeat.mapping.pose_choice import Judged, Pairs, best_pose
+from superfeat.mapping.pose_choice import JudgedPose, Pairs, best_pose
 from superfeat.mapping.rows import Forest
 from superfeat.work import Work
 
@@ -111,7 +111,7 @@ def agree(
     """The pose of the cluster with which the most matches agree."""
     if not matches:
         return dataclasses.replace(asked, reason="none of the photos found has a place in the map")
-    best: tuple[Judged, list[Match]] | None = None
+    best: tuple[JudgedPose, list[Match]] | None = None
     rival = 0  # points that agree with the best of the other clusters
     for cluster in clusters(where, matches):
         pairs = correspondences(where, points, cluster)
@@ -183,7 +183,7 @@ def _described(
     asked: Located,
     points: LocalPoints,
     camera: CameraModel,
-    best: tuple[Judged, list[Match]],
+    best: tuple[JudgedPose, list[Match]],
     rival: int,
 ) -> Located:
     """With what is to be said of it."""

@@ -28,7 +28,7 @@ class Pairs(NamedTuple):
     photos: Int64[np.ndarray, "n"]  # how many photos say so
 
 
-class Judged(NamedTuple):
+class JudgedPose(NamedTuple):
     """A pose, and how well all pairs agree with it. A point of the query counts once, with its nearest."""
 
     found: PoseFound  # its inliers are pairs
@@ -36,7 +36,7 @@ class Judged(NamedTuple):
     closeness: float  # the sum over them of 1 - (distance / tolerance)^2
 
 
-def best_pose(pairs: Pairs, camera: CameraModel, max_error: float) -> Judged | None:
+def best_pose(pairs: Pairs, camera: CameraModel, max_error: float) -> JudgedPose | None:
     """The pose that the points of the query are closest to: of all pairs, with the tolerance given or with half of it,
     or of those pairs that several photos say.
     """
@@ -49,11 +49,11 @@ def best_pose(pairs: Pairs, camera: CameraModel, max_error: float) -> Judged | N
     return max(judged, key=lambda one: one.closeness, default=None)
 
 
-def judge(pairs: Pairs, found: PoseFound, camera: CameraModel, max_error: float) -> Judged:
+def judge(pairs: Pairs, found: PoseFound, camera: CameraModel, max_error: float) -> JudgedPose:
     """A pose by all pairs."""
     far = distances_of(found.pose, pairs.places, pairs.points, camera_found(camera, found))
     nearest = np.full(int(pairs.query.max()) + 1, np.inf)
     np.minimum.at(nearest, pairs.query, far)
     within = nearest[nearest <= max_error]
     closeness = float((1 - (within / max_error) ** 2).sum())
-    return Judged(found._replace(inliers=far <= max_error), len(within), closeness)
+    return JudgedPose(found._replace(inliers=far <= max_error), len(within), closeness)

@@ -198,7 +198,7 @@ def test_how_sfm120k_is_its_papers(name: str) -> None:
 DOCUMENT = PROJECT / "docs" / "training.md"
 BEYOND = {
     *(f"training.{name}" for name in ("negatives_from", "frozen_stages", "least_side", "schedule", "warm_up")),
-    *("training.trunk_rate", "training.average", "data.synthetic_views", "data.balance"),
+    *("training.trunk_rate", "training.average", "data.synthetic_views", "data.balance", "losses.decorrelated"),
 }
 
 
