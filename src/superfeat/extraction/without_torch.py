@@ -121,7 +121,12 @@ def resize(image: Pixels, scale: float, *, recompute: bool) -> Float32[np.ndarra
 
 
 def _neighbours(side: int, size: int, step: float) -> tuple[np.ndarray, np.ndarray, Float32[np.ndarray, " size"]]:
-    """For each pixel of a scaled line: the two that it lies between, and how far it is from the first."""
+    """For each pixel of a scaled line: the two that it lies between, and how far it is from the first.
+
+    torch copies a line whose length stays, whatever the factor (two pixels times 1.414 are two).
+    """
+    if size == side:
+        return np.arange(size), np.arange(size), np.zeros(size, np.float32)
     places = np.maximum((np.arange(size, dtype=np.float32) + np.float32(0.5)) * np.float32(step) - np.float32(0.5), 0)
     first = np.minimum(places.astype(np.int64), side - 1)
     return first, np.minimum(first + 1, side - 1), np.clip(places - first, 0, 1).astype(np.float32)

@@ -101,7 +101,7 @@ class EfficientNetLite(nn.Module):
 
     def first(self, stages: int) -> list[LiteBlock]:
         """The blocks of so many stages."""
-        return list(self.blocks)[: self.ends[stages - 1] if stages else 0]  # type: ignore[arg-type]
+        return list(self.blocks)[: self.ends[stages - 1] if stages else 0]  # type: ignore[return-value]
 
     def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
         return self.behind(0, self.stem(images).clamp(0, CEILING))

@@ -142,7 +142,8 @@ def test_results_are_judged_together_and_the_query_has_no_say(engine: Engine) ->
     prior = match_prior(strangers.linked, strangers.sample, len(engine.index))
     slow = oracle.judged_together(own.tolist(), np.flatnonzero(others).tolist(), prior, together.together or ())
     _, said = judge_ranking(engine.index, "a.png", together)
-    np.testing.assert_allclose(said, slow, rtol=1e-6)
+    assert said is not None
+    np.testing.assert_allclose(said, np.asarray(slow), rtol=1e-6)
     write_json(engine.index.path / CALIBRATION, together.to_dict())
     for hit in engine.search(Named("a.png"), rerank="off"):
         assert hit.probability == pytest.approx(slow[ranking.names.index(hit.name)], rel=1e-6)

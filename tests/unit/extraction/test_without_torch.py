@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -50,6 +50,7 @@ def network(request: pytest.FixtureRequest, tiny_network: Network, tiny_how: Net
     st.sampled_from([2.0, 1.414, 1.0, 0.707, 0.5, 0.353, 0.25]),
     st.booleans(),
 )
+@example((2, 3), 1.414, False)
 @settings(max_examples=60, deadline=None)
 def test_sizes_and_pixels_of_a_scale_are_those_of_torch(size: tuple[int, int], scale: float, recompute: bool) -> None:
     image = np.random.default_rng(sum(size)).standard_normal((3, *size)).astype(np.float32)

@@ -82,7 +82,8 @@ def test_a_point_of_the_query_counts_once() -> None:
     found = judge(pairs, PoseFound(TRUE, np.zeros(20, np.bool_), None, FOCAL), CAMERA, MAX_ERROR)
     far = np.linalg.norm(seen_at(TRUE, pairs.points) - pairs.places, axis=1).reshape(5, 4).min(axis=1)
     wanted = [1 - (one / MAX_ERROR) ** 2 for one in far if one <= MAX_ERROR]
-    assert (found.points, found.closeness) == (len(wanted), pytest.approx(sum(wanted)))
+    assert found.points == len(wanted)
+    assert found.closeness == pytest.approx(sum(wanted))
     assert found.points < found.found.inliers.sum()
 
 

@@ -28,7 +28,8 @@ from superfeat.errors import ImageError, MissingExtraError, StoreError, Superfea
 from superfeat.features import Features
 from superfeat.nets.local import Local
 from superfeat.weights import Network, build_module
-from superfeat.weights.onnx import KEY, OnnxModule, OnnxNetwork, export_onnx, load_onnx, quantise_onnx
+from superfeat.weights.onnx import OnnxModule, OnnxNetwork, export_onnx, load_onnx, quantise_onnx
+from superfeat.weights.sealed import KEY
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
