@@ -91,7 +91,9 @@ def test_points_near_their_places_and_points_behind() -> None:
     pairs = crowd(40, 40)
     points = np.concatenate([pairs.points, [[0.1, 0.3, -9.0]]])  # behind the camera, and projected onto its middle
     places = np.concatenate([pairs.places, [[WIDTH / 2, HEIGHT / 2]]])
-    wanted = [bool(np.linalg.norm(seen_at(TRUE, [p])[0] - q) <= MAX_ERROR) for p, q in zip(points, places, strict=True)]
+    wanted = [
+        bool(np.linalg.norm(seen_at(TRUE, p[None])[0] - q) <= MAX_ERROR) for p, q in zip(points, places, strict=True)
+    ]
     far = distances_of(TRUE, places, points, as_camera(CAMERA))
     assert (far <= MAX_ERROR).tolist() == [*wanted[:-1], False]
     assert np.isinf(far[-1])
