@@ -18,6 +18,7 @@ PAGES = {
     "SECURITY.md": "security.md",
     "benchmarks/README.md": "benchmarks.md",
     "src/superfeat/shipped/fire-landmarks-3/README.md": "model-card.md",
+    "src/superfeat/shipped/fire-small-1/README.md": "model-card-small.md",
 }
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)")
 
