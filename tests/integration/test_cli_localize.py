@@ -179,8 +179,8 @@ def test_aachen_as_it_is_published(place: Path, tmp_path: Path) -> None:
     assert "the true poses of 1 queries are known: percent of these" in run(*asked, "--poses", given).stdout
     (tmp_path / "aachen" / "queries" / "poses.txt").write_text(f"{pose_line(noon, sure)}\n{dark}\n")
     told = json.loads(run(*asked, "--json").stdout)
-    shares = {(one["top"], one["group"]): one["percent"] for one in told["scores"] if one["method"] == "asmk"}
-    assert (shares[50, "day"], shares[50, "night"]) == ([100.0] * 3, [0.0] * 3)
+    by_light = {(one["top"], one["group"]): one["percent"] for one in told["scores"] if one["method"] == "asmk"}
+    assert (by_light[50, "day"], by_light[50, "night"]) == ([100.0] * 3, [0.0] * 3)
     assert told["poses"][0].endswith("asmk-top1.txt")
 
 

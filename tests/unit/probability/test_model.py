@@ -301,7 +301,7 @@ def test_a_prior_is_no_part_of_the_fit() -> None:
     rng = np.random.default_rng(1)
     prior = rng.choice([-1.0, 0.0, 3.0], len(found))
     said = sigmoid(-7 + 3 * found - 0.6 * np.log(images) + prior)
-    np.testing.assert_allclose(CALIBRATION.probability(found[:1], int(images[0]), prior[:1]), said[:1])
+    np.testing.assert_allclose(CALIBRATION.probability(found[:1], int(images[0]), float(prior[0])), said[:1])
     fitted = fit_calibration(found, images, rng.random(len(found)) < said, STRANGERS, ORIGIN, prior=prior)
     assert fitted.intercept == pytest.approx(-7, abs=0.4)
     assert fitted.slope == pytest.approx(3, abs=0.15)
