@@ -13,7 +13,7 @@ from superfeat.errors import SuperfeatError
 
 SHELLS = ("bash", "zsh", "fish")
 PROGRAM, VARIABLE = "superfeat", "_SUPERFEAT_COMPLETE"  # what click looks for when a shell asks
-FETCHED = ("imagenet-resnet50",)  # weights that superfeat.weights.named can bring
+FETCHED = ("imagenet-resnet50", "imagenet-efficientnet-lite0")  # weights that superfeat.weights.named can bring
 MOST_LOOKED_AT = 500  # folders per key press
 MANIFEST_BYTES = 1 << 22  # a larger file is none of ours
 
