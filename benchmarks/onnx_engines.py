@@ -22,7 +22,8 @@ from superfeat.extraction.scaling import resize
 from superfeat.images import normalise, read_image
 from superfeat.nets.local import Local
 from superfeat.sources.listing import list_photos
-from superfeat.weights.onnx import export_onnx, quantise_onnx
+from superfeat.weights.int8 import learn_ranges, quantise_onnx
+from superfeat.weights.onnx import export_onnx
 
 FAST = superfeat.ExtractConfig.profile("fast")
 CALIBRATION = 32
@@ -43,7 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain, small = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
         export_onnx(network, plain)
-        quantise_onnx(plain, small, chosen[:CALIBRATION])
+        quantise_onnx(plain, small, learn_ranges(plain, chosen[:CALIBRATION]))
         engines: dict[str, Callable[[Tensor], Local]] = {
             "torch": network.fast,
             "onnx": superfeat.load_network(plain).fast,

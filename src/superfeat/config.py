@@ -31,6 +31,7 @@ from superfeat.settings import OPTIONAL, nearest_name, require
 
 DEFAULT_WEIGHTS = "fire-landmarks-3"  # what is used where nobody says
 DEFAULT_PROFILE = "fast"
+INT8_PROFILES = ("fast", "large")  # whose products may be in int8 where nobody says; the paper's are float32
 OWN_CODEBOOK = "own"  # one learned from what is indexed
 CALIBRATION = "calibration.json"  # in an index or a network's folder: from scores to probabilities
 CARRIED_CODEBOOK = "codebook"  # in a network's folder
@@ -123,8 +124,12 @@ class ExtractConfig:
     least_strength: float | None = dataclasses.field(default=None, metadata=OPTIONAL)
     # How photos are shrunk to max_side, if not by Lanczos (DELG's)
     resampling: Literal["bilinear"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
+    # Of the trunk's products; None is float32. A new index takes int8 by itself where that pays (docs/onnx.md)
+    precision: Literal["float32", "int8"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
+        if self.precision == "float32":
+            object.__setattr__(self, "precision", None)  # one way to say it: settings are compared
         require(self.features_per_image >= 1, "extract.features_per_image", self.features_per_image, "1 or more")
         each = self.features_per_scale
         require(each is None or each >= 1, "extract.features_per_scale", each, "1 or more")

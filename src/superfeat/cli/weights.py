@@ -85,17 +85,40 @@ def convert(
 
 
 def _convert_to_onnx(network: "Network", output: Path, calibration: tuple[str, ...], overwrite: bool) -> None:
-    from superfeat.sources.listing import list_photos
-    from superfeat.weights.onnx import export_onnx, quantise_onnx
+    from superfeat.weights.int8 import learn_ranges, quantise_onnx
+    from superfeat.weights.onnx import export_onnx, prepare_file
 
     if not calibration:
         export_onnx(network, output, overwrite=overwrite)
         return
-    paths = [photo.path for photo in list_photos(calibration).photos]
-    random.Random(0).shuffle(paths)  # the first few are used: take them from all over the list
+    prepare_file(output, overwrite)
     with tempfile.TemporaryDirectory() as folder:
-        export_onnx(network, Path(folder, "float32.onnx"))
-        quantise_onnx(Path(folder, "float32.onnx"), output, paths, overwrite=overwrite)
+        plain = Path(folder, "float32.onnx")
+        export_onnx(network, plain)
+        quantise_onnx(plain, output, learn_ranges(plain, _shuffled(calibration)), overwrite=overwrite)
+
+
+def _shuffled(photos: tuple[str, ...]) -> list[Path]:
+    """The first few are used: taken from all over the list."""
+    from superfeat.sources.listing import list_photos
+
+    paths = [photo.path for photo in list_photos(photos).photos]
+    random.Random(0).shuffle(paths)
+    return paths
+
+
+@weights.command()
+@click.argument("network", type=click.Path(path_type=Path))
+@click.argument("photos", nargs=-1, required=True)
+@json_option
+@accounts_for_files
+def ranges(network: Path, photos: tuple[str, ...], as_json: bool) -> None:
+    """Learn from PHOTOS what NETWORK, a folder, needs to be run in int8, and keep it there (int8.json)."""
+    from superfeat.weights.int8 import give_ranges
+
+    learned = give_ranges(network, _shuffled(photos))
+    told = {"written": str(network / "int8.json"), "photos": learned.photos, "tensors": len(learned.values)}
+    print_result(told, as_json, tree)
 
 
 @weights.command()

@@ -389,4 +389,5 @@ class Engine:
         if self.network.taught_by(self.index.network):
             raise SuperfeatError(f"{self._sight.source} can only search {self.index.path}; add photos with its network")
         photo = Photo(path, name)
-        return add_photo(self.index, self.network, photo, self.config, workers=self._workers, device=self._device)
+        config = self._sight.settings(self.config)
+        return add_photo(self.index, self.network, photo, config, workers=self._workers, device=self._device)

@@ -50,7 +50,8 @@ class Sight:
             return None
         from superfeat.extraction.kept import open_exported
 
-        found = open_exported(str(self.source), self._index.network if self._weights is None else None)
+        own = self._index.network if self._weights is None else None
+        found = open_exported(str(self.source), own, self._index.facts.get("extract", {}).get("precision"))
         return None if found is None else found.standing_for(self._index.network)
 
     def look(self, data: bytes, config: ExtractConfig) -> Features:
@@ -59,7 +60,8 @@ class Sight:
             return self.onlooker.look(read_for(config, data), config, workers=self._workers)
         from superfeat.extraction.extract import extract_image
 
-        return extract_image(self.network, data, config, workers=self._workers, device=self._device)
+        chosen = self.settings(config)
+        return extract_image(self.network, data, chosen, workers=self._workers, device=self._device)
 
     def look_at_pixels(self, pixels: UInt8[np.ndarray, "height width 3"], config: ExtractConfig) -> Features:
         """The same of pixels, as large as they are."""
@@ -67,7 +69,14 @@ class Sight:
             return self.onlooker.look(Decoded(pixels, None), config, workers=self._workers)
         from superfeat.extraction.extract import extract_pixels
 
-        return extract_pixels(self.network, pixels, config, workers=self._workers, device=self._device)
+        chosen = self.settings(config)
+        return extract_pixels(self.network, pixels, chosen, workers=self._workers, device=self._device)
+
+    def settings(self, config: ExtractConfig) -> ExtractConfig:
+        """Those that torch's network can look at photos with: in float32 where int8 cannot be had here."""
+        from superfeat.extraction.precision import possible
+
+        return possible(config, self.network, self._device)
 
     def keep(self) -> None:
         """Exports the network into the user's cache if torch had to be taken, so that it need not be again."""

@@ -30,6 +30,7 @@ from superfeat.extraction.joining import FeatureKind, ScaleFeatures, join_scales
 from superfeat.extraction.memory import BYTES_PER_WORKER as BYTES_PER_WORKER
 from superfeat.extraction.memory import default_workers as default_workers
 from superfeat.extraction.memory import keep_memory as keep_memory
+from superfeat.extraction.precision import in_precision
 from superfeat.extraction.scaling import ROUNDED, find_regions, resize
 from superfeat.features import Features
 from superfeat.images import Photo, Skipped, none_read, normalise, scaled_size
@@ -102,6 +103,7 @@ def _extract_decoded(
     network: Network, decoded: Decoded, config: ExtractConfig, name: str, workers: int | None, device: str
 ) -> Features:
     require_device(device)
+    network = in_precision(network, config)
     with _runners(network, workers, device) as (module, runners, _):
         pending = _start(module, network, decoded, config, runners, device)
         return _finish(network, name, pending, config)
@@ -138,6 +140,7 @@ def pool_to(
 ) -> Iterator[Features | Skipped]:
     """The same with one feature per image: its global vector (eq. 1), pooled over all features of all scales."""
     every = dataclasses.replace(config, features_per_image=EVERY_FEATURE, features_per_scale=None, attention="none")
+    every = dataclasses.replace(every, precision=None)  # an exported network cannot leave its points out
     plain = network.without_points()
     run = functools.partial(_run, plain, config=every, workers=workers, device=device)
     yield from _extract_to(path, plain, photos, every, True, pool_features, run)
@@ -225,6 +228,7 @@ def _run(
 ) -> Iterator[Features | Skipped]:
     """The pipeline: decoding runs ahead of the network, the network's tasks ahead of the selection."""
     require_device(device)
+    network = in_precision(network, config)
     decoding: collections.deque[tuple[Photo, Future[Decoded | Skipped]]] = collections.deque()
     working: collections.deque[tuple[Photo, Skipped | _Pending]] = collections.deque()
     coming = iter(photos)

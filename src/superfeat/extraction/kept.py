@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from superfeat.errors import ConfigError, SuperfeatError, WeightsError
 from superfeat.extraction.without_torch import MANNERS, Onlooker
@@ -15,8 +15,9 @@ from superfeat.weights.named import find_weights
 if TYPE_CHECKING:
     from superfeat.weights import Network
 
+Precision = Literal["float32", "int8"] | None  # as in ExtractConfig
 SWITCH = "SUPERFEAT_ENGINE"  # in the environment: "torch" never takes ONNX Runtime by itself
-MOST_KEPT = 4  # networks of some 40 MB; the oldest goes
+MOST_KEPT = 8  # files of 15 MB (int8) or 40; the oldest goes
 
 
 def runs_onnx() -> bool:
@@ -27,14 +28,14 @@ def runs_onnx() -> bool:
     return said == "auto" and importlib.util.find_spec("onnxruntime") is not None
 
 
-def kept_path(digest: str) -> Path:
+def kept_path(digest: str, precision: Precision = None) -> Path:
     """Where the export of the network with this digest is kept."""
-    return cache_folder() / "onnx" / f"{digest}.onnx"
+    return cache_folder() / "onnx" / f"{digest}{'' if precision is None else f'-{precision}'}.onnx"
 
 
-def open_kept(digest: str) -> Onlooker | None:
+def open_kept(digest: str, precision: Precision = None) -> Onlooker | None:
     """The network with this digest for ONNX Runtime; None if it is not kept here. A damaged file is removed."""
-    path = kept_path(digest)
+    path = kept_path(digest, precision)
     if not path.is_file() or not runs_onnx():
         return None
     try:
@@ -45,13 +46,15 @@ def open_kept(digest: str) -> Onlooker | None:
         return None
     except SuperfeatError:  # the package is there and does not work
         return None
+    found = found.standing_for(digest)
     return found if found.digest == digest else None
 
 
-def open_exported(weights: str, digest: str | None) -> Onlooker | None:
+def open_exported(weights: str, digest: str | None, precision: Precision = None) -> Onlooker | None:
     """The network of these weights for ONNX Runtime, if it can be had without torch.
 
-    `digest` is the network's, where it is known; None asks the weights themselves.
+    `digest` is the network's, where it is known; None asks the weights themselves. A file is taken as it is, whatever
+    its precision.
     """
     try:
         path = find_weights(weights)
@@ -62,7 +65,7 @@ def open_exported(weights: str, digest: str | None) -> Onlooker | None:
     except SuperfeatError:  # whoever loads it with torch says what is wrong, if anything is
         if digest is None:
             return None
-    return open_kept(digest)
+    return open_kept(digest, precision)
 
 
 def keep_export(network: "Network") -> bool:
@@ -79,9 +82,14 @@ def keep_export(network: "Network") -> bool:
         from superfeat.weights.onnx import export_onnx
 
         export_onnx(network, path, overwrite=True)
-        kept = sorted(path.parent.glob("*.onnx"), key=lambda file: file.stat().st_mtime)
-        for old in kept[:-MOST_KEPT]:
-            old.unlink()
+        drop_oldest(path.parent)
     except Exception:  # packages of others raise types of their own
         return path.is_file()
     return True
+
+
+def drop_oldest(folder: Path) -> None:
+    """Removes exports that are too many."""
+    kept = sorted(folder.glob("*.onnx"), key=lambda file: file.stat().st_mtime)
+    for old in kept[:-MOST_KEPT]:
+        old.unlink()

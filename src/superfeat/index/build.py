@@ -271,7 +271,9 @@ def add_inverted_file(index: Index, path: Path) -> Iterator[Added]:
 
 
 def _require_same(index: Index, facts: IndexFacts) -> None:
-    different = differences(index.facts, facts) if index.facts else ""
+    """SuperfeatError if photos are looked at in another way. int8 and float32 may stand together (docs/onnx.md)."""
+    extract = {name: value for name, value in facts.get("extract", {}).items() if name != "precision"}
+    different = differences(index.facts, {**facts, "extract": extract}) if index.facts else ""
     if different:
         raise SuperfeatError(
             f"{index.path} was made with other settings ({different}); use the same ones, or make another index"

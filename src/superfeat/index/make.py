@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from superfeat.config import (
     DEFAULT_PROFILE,
     DEFAULT_WEIGHTS,
+    INT8_PROFILES,
     ExtractConfig,
 )
 from superfeat.errors import ImageError, SuperfeatError
@@ -168,6 +169,7 @@ def _photos(asked: _Wanted, target: Target) -> Steps:
     source = str(asked.weights or known.get("weights") or DEFAULT_WEIGHTS)
     network = load_network(source)
     extract = extract_settings(known, asked.profile, asked.settings, network.config.method)
+    extract = _in_best_precision(extract, asked, network, new=not target.old)
     target.suit(network, asked.regions, [photo.name for photo in listing.photos])
     carried = carried_codebook(source)
     if target.needs_features and not target.own:
@@ -244,6 +246,17 @@ def extract_settings(known: IndexFacts, profile: str | None, changes: Changes, m
         return overlay(ExtractConfig(), {**before, **changes}, "extract.")
     config = overlay(profile_for(method, profile or DEFAULT_PROFILE), changes, "extract.")
     return overlay(config, {"attention": before.get("attention", "regions")})
+
+
+def _in_best_precision(config: ExtractConfig, asked: _Wanted, network: Network, *, new: bool) -> ExtractConfig:
+    """int8 for a new index where that pays and nobody chose otherwise; float32 where int8 cannot be had any more."""
+    from superfeat.extraction.precision import int8_pays, possible
+
+    if "precision" in asked.settings:
+        return config
+    if new and asked.device == "cpu" and asked.profile in (None, *INT8_PROFILES) and int8_pays(network):
+        return dataclasses.replace(config, precision="int8")
+    return possible(config, network, asked.device)
 
 
 def _extract_first(

@@ -25,9 +25,15 @@ from superfeat.weights.model_card import model_card
 from superfeat.weights.named import SHIPPED_FOLDER, find_weights, shipped_names
 from superfeat.weights.network import Network, build_module, digest_of, network_config
 from superfeat.weights.published import for_method, recognise_published, recognise_tensorflow
+from superfeat.weights.ranges import RANGES_FILE, read_ranges
 from superfeat.weights.tensorflow import is_tensorflow, read_tensorflow
 
 NOTHING_SPARE = re.compile(r"(?!)")
+# What a network brings that is of its weights as they are, to the last bit
+LEFT_BEHIND = {
+    CALIBRATION: "the calibration stays behind: it is of the network as it was; fit one with superfeat calibrate",
+    RANGES_FILE: "ranges for int8 stay behind: they are of the network as it was; learn them with weights ranges",
+}
 
 
 def load_network(source: str | Path = DEFAULT_WEIGHTS, *, method: str | None = None) -> Network:
@@ -70,20 +76,19 @@ def carried_codebook(weights: str | Path) -> Path | None:
 
 
 def carried_files(weights: str | Path) -> dict[str, bytes]:
-    """The codebook and the calibration that a network's folder brings, by name within it."""
+    """The codebook, the calibration and the ranges for int8 that a network's folder brings, by name within it."""
     folder = find_weights(weights)
-    found = [folder / CALIBRATION, *sorted((folder / CARRIED_CODEBOOK).glob("*"))]
+    found = [folder / CALIBRATION, folder / RANGES_FILE, *sorted((folder / CARRIED_CODEBOOK).glob("*"))]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found if path.is_file()}
 
 
 def convert_network(
     source: str | Path, path: str | Path, *, method: str | None = None, half: bool = False, overwrite: bool = False
 ) -> list[str]:
-    """Writes a network in our format, with the codebook and the calibration that it brings. What is left behind."""
+    """Writes a network in our format, with all that its folder brings. What is left behind."""
     network, carried, notes = load_network(source, method=method), carried_files(source), []
-    if CALIBRATION in carried and digest_of(network.config, _tensors(network, half)) != network.digest:
-        del carried[CALIBRATION]
-        notes.append("the calibration stays behind: it is of the network as it was; fit one with superfeat calibrate")
+    if digest_of(network.config, _tensors(network, half)) != network.digest:
+        notes = [note for name, note in LEFT_BEHIND.items() if carried.pop(name, None) is not None]
     save_network(network, path, half=half, overwrite=overwrite, carried=carried)
     return notes
 
@@ -122,7 +127,8 @@ def _load_ours(folder: Path) -> Network:
     config = network_config(facts["network"], folder)
     state = _read_safetensors(folder / "model.safetensors")
     module = _filled(Foreign(state, config, lambda name: name, NOTHING_SPARE, "superfeat network"), str(folder))
-    network = Network(module, config, facts["provenance"])
+    ranges = read_ranges(folder / RANGES_FILE) if (folder / RANGES_FILE).is_file() else None
+    network = Network(module, config, facts["provenance"], ranges)
     if network.digest != facts["digest"]:
         raise WeightsError(
             f"{folder} is damaged: its parameters are not those that were saved; copy or convert it again"

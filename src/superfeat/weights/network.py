@@ -24,6 +24,7 @@ from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict, overlay
 from superfeat.weights.facts import Provenance as Provenance
 from superfeat.weights.facts import is_taught_by
+from superfeat.weights.ranges import Ranges
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,6 +37,7 @@ class Network:
     module: LocalNetwork
     config: NetworkConfig
     provenance: Provenance = dataclasses.field(default_factory=dict)
+    ranges: Ranges | None = None  # of its trunk's activations, for int8
 
     @functools.cached_property
     def digest(self) -> str:

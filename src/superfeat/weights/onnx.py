@@ -1,30 +1,23 @@
-"""Networks as single .onnx files, for ONNX Runtime: export, load, and int8 for the trunk.
+"""Networks as single .onnx files, for ONNX Runtime: export and load.
 
 The graph is written node by node. torch's own exporter takes dynamic sizes since 2.6 only, warns about packages that
 we do not use, and its output changes with its version; these networks are a dozen kinds of node.
 """
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
-import logging
-import tempfile
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from superfeat.config import TrunkConfig
-from superfeat.errors import ImageError, StoreError, SuperfeatError
-from superfeat.images import normalise, read_image
+from superfeat.errors import StoreError, SuperfeatError
 from superfeat.methods import method_of
 from superfeat.methods.method import trunk_stride
 from superfeat.nets.efficientnet import CEILING, EfficientNetLite
@@ -32,19 +25,16 @@ from superfeat.nets.fused import fold_batch_norm
 from superfeat.nets.global_vector import combine_scales
 from superfeat.nets.local import Local
 from superfeat.nets.tensorflow_trunks import KerasResNet
-from superfeat.nets.trunk import Normalisation, ResNet
+from superfeat.nets.trunk import ResNet
 from superfeat.nets.whitening import Whitening
 from superfeat.settings import as_dict, overlay
 from superfeat.storage.store import explained, write_file
-from superfeat.weights.facts import ORIGIN
 from superfeat.weights.network import Network, Provenance, network_config
 from superfeat.weights.onnx_trunks import TRUNK, add_trunk
 from superfeat.weights.sealed import FORMAT, KEY, VERSION, OnnxFacts, checksum_of, open_sealed, require_package
 
 LEAST_SIDE = 64  # of a picture that any network takes
 OPSET, IR_VERSION = 17, 8  # the first with LayerNormalization; runtimes refuse files that are newer than they are
-QUANTISING_PHOTOS, QUANTISING_SIDE = 32, 480
-NetworkInput = Float32[np.ndarray, "1 3 height width"]
 
 
 def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> None:
@@ -58,36 +48,8 @@ def export_onnx(network: Network, path: Path, *, overwrite: bool = False) -> Non
     if not isinstance(network.module.trunk, (ResNet, EfficientNetLite)):
         found = type(network.module.trunk).__name__
         raise SuperfeatError(f"only networks on a ResNet or an EfficientNet-Lite can be exported, not on a {found}")
-    _prepare(path, overwrite)
-    write_file(path, _seal(_build(network), network, network.digest, network.provenance, "float32"))
-
-
-def quantise_onnx(
-    source: Path,
-    target: Path,
-    photos: Iterable[Path],
-    *,
-    images: int = QUANTISING_PHOTOS,
-    max_side: int = QUANTISING_SIDE,
-    overwrite: bool = False,
-) -> None:
-    """Writes an exported network again with its trunk in int8, ranges taken from the first `images` readable photos.
-
-    The stem, the sums with shortcuts and all that follows the trunk stay float32. The result is another network, with
-    a digest of its own; only an engine asks an index of the float32 one with its features.
-    """
-    _prepare(target, overwrite)
-    network = load_onnx(source)
-    if network.module.precision != "float32":
-        raise SuperfeatError(f"{source} is int8 already; quantise the float32 export that it came from")
-    pixels = list(itertools.islice(_read_photos(photos, max_side, network.normalisation), images))
-    if not pixels:
-        raise ImageError("no photo to calibrate int8 on could be read; give a few dozen ordinary ones")
-    model = _quantise(source.read_bytes(), pixels)
-    digest = hashlib.sha256(model.SerializeToString()).hexdigest()
-    made = f"from {network.digest}, calibrated on {len(pixels)} photos at {max_side} px"
-    provenance = {**network.provenance, "int8": made, ORIGIN: network.digest}
-    write_file(target, _seal(model, network, digest, provenance, "int8"))
+    prepare_file(path, overwrite)
+    write_file(path, seal(_build(network), network, network.digest, network.provenance, "float32"))
 
 
 def load_onnx(path: Path, *, threads: int = 1) -> "OnnxNetwork":
@@ -158,7 +120,7 @@ class OnnxNetwork(Network):
         return self.module.stride
 
 
-def _prepare(path: Path, overwrite: bool) -> None:
+def prepare_file(path: Path, overwrite: bool) -> None:
     """Makes sure, before the long part, that the file may be written."""
     if path.suffix != ".onnx":
         raise SuperfeatError(f"{path} must end in .onnx: that is how it is recognised when it is loaded")
@@ -168,7 +130,7 @@ def _prepare(path: Path, overwrite: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _seal(model: Any, network: Network, digest: str, provenance: Provenance, precision: str) -> bytes:
+def seal(model: Any, network: Network, digest: str, provenance: Provenance, precision: str) -> bytes:
     """The model's bytes with our facts at the end, among them a checksum of all the rest.
 
     Protobuf messages that are joined are read as one, so what was hashed stands in the file byte for byte.
@@ -258,37 +220,4 @@ def _build(network: Network) -> Any:
     opset = graph.helper.make_opsetid("", OPSET)
     model = graph.helper.make_model(whole, opset_imports=[opset], ir_version=IR_VERSION, producer_name="superfeat")
     require_package("onnx.checker").check_model(model, full_check=True)
-    return model
-
-
-def _read_photos(photos: Iterable[Path], max_side: int, normalisation: Normalisation) -> Iterator[NetworkInput]:
-    for photo in photos:
-        with contextlib.suppress(ImageError):
-            yield normalise(read_image(photo, max_side=max_side), *normalisation)[None]
-
-
-def _quantise(data: bytes, pixels: list[NetworkInput]) -> Any:
-    """The model with its trunk's convolutions in int8.
-
-    Weights have 7 bits (reduce_range): on processors without VNNI, products of full 8 bits overflow 16-bit sums,
-    silently. The stem gains little from int8 and loses most. Only min-max calibration takes photos of several sizes.
-    """
-    onnx, quantiser = require_package("onnx"), require_package("onnxruntime.quantization")
-    model = onnx.load_model_from_string(data)
-    stem = (f"{TRUNK}stem", f"{TRUNK}stem/relu")
-    names = [node.name for node in model.graph.node if node.name.startswith(TRUNK) and node.name not in stem]
-    model.metadata_props.add(key="onnx.quant.pre_process", value="onnxruntime.quant")  # else it warns
-    inputs = iter([{"image": image} for image in pixels])
-    settings = {"op_types_to_quantize": ["Conv", "Relu", "Clip"], "nodes_to_quantize": names, "per_channel": True}
-    settings |= {"activation_type": quantiser.QuantType.QUInt8, "weight_type": quantiser.QuantType.QInt8}
-    with tempfile.TemporaryDirectory(prefix="superfeat-int8-") as folder, contextlib.ExitStack() as undo:
-        handler = logging.NullHandler()  # else its logging.info() sets up logging for the whole program
-        logging.root.addHandler(handler)
-        undo.callback(logging.root.removeHandler, handler)
-        before, after = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
-        onnx.save(model, before)
-        reader = SimpleNamespace(get_next=lambda: next(inputs, None))
-        quantiser.quantize_static(str(before), str(after), reader, reduce_range=True, **settings)
-        model = onnx.load(after)
-    del model.metadata_props[:]
     return model

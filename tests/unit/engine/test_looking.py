@@ -13,7 +13,8 @@ from superfeat.errors import SuperfeatError
 from superfeat.extraction.kept import SWITCH, keep_export, kept_path
 from superfeat.index.make import index_photos
 from superfeat.weights import load_network
-from superfeat.weights.onnx import export_onnx, quantise_onnx
+from superfeat.weights.int8 import learn_ranges, quantise_onnx
+from superfeat.weights.onnx import export_onnx
 
 SETTINGS = {"max_side": 96, "scales": (1.0, 0.5)}
 
@@ -90,7 +91,8 @@ def test_int8_of_its_network_asks_an_index_and_does_not_add_to_it(
 ) -> None:
     monkeypatch.setenv(SWITCH, engine)
     export_onnx(load_network(network), tmp_path / "plain.onnx")
-    quantise_onnx(tmp_path / "plain.onnx", tmp_path / "int8.onnx", sorted(photos.iterdir()), images=3)
+    plain = tmp_path / "plain.onnx"
+    quantise_onnx(plain, tmp_path / "int8.onnx", learn_ranges(plain, sorted(photos.iterdir()), images=3))
     exact, quick = Engine.open(index), Engine.open(index, weights=str(tmp_path / "int8.onnx"))
     assert scores(quick, query) == pytest.approx(scores(exact, query), abs=0.2)
     assert not np.array_equal(quick.features(query).vectors, exact.features(query).vectors)

@@ -28,7 +28,8 @@ from superfeat.errors import ImageError, MissingExtraError, StoreError, Superfea
 from superfeat.features import Features
 from superfeat.nets.local import Local
 from superfeat.weights import Network, build_module
-from superfeat.weights.onnx import OnnxModule, OnnxNetwork, export_onnx, load_onnx, quantise_onnx
+from superfeat.weights.int8 import learn_ranges, quantise_onnx
+from superfeat.weights.onnx import OnnxModule, OnnxNetwork, export_onnx, load_onnx
 from superfeat.weights.sealed import KEY
 
 onnx = pytest.importorskip("onnx")
@@ -333,7 +334,7 @@ def quantised(
     handlers = list(logging.root.handlers)
     target = tmp_path / "int8" / "network.onnx"
     unreadable = exported
-    quantise_onnx(exported, target, [unreadable, *photos], images=2)
+    quantise_onnx(exported, target, learn_ranges(exported, [unreadable, *photos], images=2))
     assert capfd.readouterr() == ("", "")
     assert logging.root.handlers == handlers
     assert list(temporary.iterdir()) == []
@@ -375,13 +376,20 @@ def test_int8_touches_the_trunk_alone_and_weights_have_7_bits(quantised: Path) -
     assert not [name for node in others for name in node.input if makers.get(name, node).op_type == "DequantizeLinear"]
 
 
-def test_int8_refuses_what_it_cannot_do(exported: Path, quantised: Path, tmp_path: Path) -> None:
+def test_int8_refuses_what_it_cannot_do(exported: Path, quantised: Path, photos: list[Path], tmp_path: Path) -> None:
     with pytest.raises(SuperfeatError, match="int8 already"):
-        quantise_onnx(quantised, tmp_path / "twice.onnx", [])
-    with pytest.raises(ImageError, match="calibrate"):
-        quantise_onnx(exported, tmp_path / "other.onnx", [tmp_path / "none.jpg"])
+        learn_ranges(quantised, [])
+    with pytest.raises(ImageError, match="few dozen ordinary ones"):
+        learn_ranges(exported, [tmp_path / "none.jpg"])
+    ranges = learn_ranges(exported, photos, images=1)
     with pytest.raises(StoreError, match="exists already"):
-        quantise_onnx(exported, quantised, [])
+        quantise_onnx(exported, quantised, ranges)
+    with pytest.raises(SuperfeatError, match="of another network"):
+        quantise_onnx(exported, tmp_path / "other.onnx", dataclasses.replace(ranges, network="0" * 64))
+    missing = dict(list(ranges.values.items())[1:])
+    with pytest.raises(SuperfeatError, match="do not fit the network"):
+        quantise_onnx(exported, tmp_path / "other.onnx", dataclasses.replace(ranges, values=missing))
+    assert not (tmp_path / "other.onnx").exists()
 
 
 def test_threads_are_as_asked(exported: Path) -> None:

@@ -1,0 +1,134 @@
+"""int8 in the place of a network: made once from the ranges that it brings, and taken where it pays.
+
+Its features are taken for those of the float32 network: both may stand in one index (docs/onnx.md has what it costs).
+"""
+
+import contextlib
+import dataclasses
+import json
+import platform
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from superfeat.config import ExtractConfig
+from superfeat.errors import SuperfeatError, WeightsError
+from superfeat.extraction.kept import drop_oldest, keep_export, kept_path, runs_onnx
+from superfeat.storage.store import write_file
+from superfeat.weights import Network
+from superfeat.weights.sealed import open_sealed, require_package
+
+WORTH = 0.8  # int8 pays if it takes less than this share of float32's time
+ROUNDS = 3
+PROBED = (1, 3, 240, 320)  # the picture that both look at
+
+
+def in_precision(network: Network, config: ExtractConfig) -> Network:
+    """The network that looks at photos with these settings: itself, or int8 of it, which stands for it.
+
+    SuperfeatError if int8 is asked for and cannot be had.
+    """
+    if config.precision is None or not isinstance(network.module, nn.Module):  # a file is what it is
+        return network
+    made: dict[str, Network] = vars(network).setdefault("_precisions", {})
+    if config.precision not in made:
+        made[config.precision] = _quantised(network)
+    return made[config.precision]
+
+
+def possible(config: ExtractConfig, network: Network, device: str = "cpu") -> ExtractConfig:
+    """These settings, in float32 where int8 cannot be had: not on this device, without the package or the ranges."""
+    if config.precision is None or (device == "cpu" and network.ranges is not None and runs_onnx()):
+        return config
+    return dataclasses.replace(config, precision=None)
+
+
+def _quantised(network: Network) -> Network:
+    from superfeat.weights.int8 import quantise_onnx
+    from superfeat.weights.onnx import export_onnx, load_onnx
+
+    if network.ranges is None:
+        raise SuperfeatError(
+            "this network brings no ranges for int8; learn them with superfeat weights ranges, or take float32",
+            arguments=["precision"],
+        )
+    path = kept_path(network.digest, "int8")
+    if path.is_file():
+        with contextlib.suppress(WeightsError):  # damaged: it is made again
+            return load_onnx(path).standing_for(network.digest)
+    with tempfile.TemporaryDirectory(prefix="superfeat-int8-") as folder:
+        plain, made = kept_path(network.digest), Path(folder, "int8.onnx")
+        if not keep_export(network):
+            plain = Path(folder, "float32.onnx")
+            export_onnx(network, plain)
+        quantise_onnx(plain, made, network.ranges)
+        with contextlib.suppress(OSError, SuperfeatError):  # a cache that cannot be written: it is made each time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, made.read_bytes())
+            drop_oldest(path.parent)
+        return load_onnx(made).standing_for(network.digest)
+
+
+# -- Does it pay?
+
+
+def int8_pays(network: Network) -> bool:
+    """Whether int8 of this network takes clearly less time on this machine than float32.
+
+    Tried once: what came of it is kept beside the exports. Where anything fails it does not pay.
+    """
+    if network.ranges is None or not runs_onnx():
+        return False
+    ratio = known_ratio(network.digest)
+    if ratio is None:
+        try:
+            in_precision(network, ExtractConfig(precision="int8"))
+            if not keep_export(network):
+                return False
+            ratio = _measure(kept_path(network.digest), kept_path(network.digest, "int8"))
+            record = {"machine": _machine(), "ratio": ratio}
+            write_file(_record_path(network.digest), (json.dumps(record) + "\n").encode())
+        except Exception:  # nobody asked for int8: packages of others raise types of their own
+            return False
+    return ratio < WORTH
+
+
+def known_ratio(digest: str) -> float | None:
+    """Time of int8 as a share of float32's, if that was tried on this machine."""
+    try:
+        record = json.loads(_record_path(digest).read_text(encoding="utf-8"))
+        return float(record["ratio"]) if record["machine"] == _machine() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _record_path(digest: str) -> Path:
+    return kept_path(digest, "int8").with_suffix(".json")
+
+
+def _machine() -> str:
+    """What the time of int8 depends on: the processor, and the runtime."""
+    name = platform.processor()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        known = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "flags"))]
+        name = " ".join(known[:2]) or name
+    return f"onnxruntime {require_package('onnxruntime').__version__}, {name}"
+
+
+def _measure(plain: Path, small: Path) -> float:
+    """CPU-seconds of the second network as a share of the first's: both in turn, the median of a few rounds."""
+    sessions = [open_sealed(path)[0] for path in (plain, small)]
+    image = np.random.default_rng(0).standard_normal(PROBED, np.float32)
+    spent: list[list[float]] = [[], []]
+    for _ in range(ROUNDS + 1):
+        for session, times in zip(sessions, spent, strict=True):
+            began = time.thread_time()  # a session computes in the thread that calls it
+            session.run(None, {"image": image})
+            times.append(time.thread_time() - began)
+    first, second = (statistics.median(times[1:]) for times in spent)  # the first of each warms up
+    return second / first
