@@ -230,6 +230,7 @@ class TrainingConfig:
     least_side: int | None = None  # each step draws its longest side between this and max_side; None: always max_side
     parts: Literal["all", "lit"] = "all"  # "lit": the trunk is frozen and its maps are computed once
     frozen_stages: int = 0  # so many stages of the trunk, from the pixels on, stay as they are
+    stored_maps: bool = False  # of the frozen stages: computed once, kept in 16 bits
     precision: Literal["float32", "bf16"] = "float32"
     recompute: bool = False  # one image's graph at a time: a third more work, a fraction of the memory
     whitening_images: int = WHITENING_IMAGES
@@ -242,8 +243,10 @@ class TrainingConfig:
             require(getattr(self, name) >= value, f"training.{name}", getattr(self, name), f"{value} or more")
         small = self.least_side is None or 16 <= self.least_side <= self.max_side
         require(small, "training.least_side", self.least_side, f"16 to training.max_side ({self.max_side})")
+        good = not self.stored_maps or (self.frozen_stages > 0 and self.parts == "all")
+        require(good, "training.stored_maps", self.stored_maps, "false, unless training.frozen_stages is above 0")
         require(
-            self.least_side is None or self.parts == "all",
+            self.least_side is None or (self.parts == "all" and not self.stored_maps),
             "training.least_side",
             self.least_side,
             "left out where maps are stored",
@@ -348,7 +351,8 @@ class Recipe:
             require(self.training.parts == "all", "training.parts", self.training.parts, f"'all' for {method}")
             require(not self.pretraining.first, "pretraining.first", True, f"false for {method}, which has no LIT")
         made = self.data.synthetic_views
-        require(not made or self.training.parts == "all", "data.synthetic_views", made, "0 where maps are stored")
+        stored = self.training.parts == "lit" or self.training.stored_maps
+        require(not (made and stored), "data.synthetic_views", made, "0 where maps are stored")
         listed = self.losses.listwise is not None and self.training.negatives_from != "step"
         require(
             not listed, "training.negatives_from", "pool", "'step' with the listwise loss, which ranks a whole step"

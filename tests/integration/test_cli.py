@@ -191,6 +191,23 @@ def test_convert_takes_codebook_and_calibration_along(network: Path, tmp_path: P
     assert "an .onnx file has no room for what" in told
 
 
+def test_ranges_for_int8(photos: Path, network: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    own = shutil.copytree(network, tmp_path / "own")
+    made = run_json("weights", "ranges", own, photos)
+    assert made["written"] == str(own / "int8.json")
+    assert made["photos"] == 4
+    plain, small = (
+        run_json("extract", photos, "-o", tmp_path / name, "-w", own, "--set", f"precision={name}")
+        for name in ("float32", "int8")
+    )
+    assert plain["images"] == small["images"] == 4
+    assert run_json("info", tmp_path / "int8")["extract"]["precision"] == "int8"
+    result = run("extract", photos, "-o", tmp_path / "none", "-w", network, "--set", "precision=int8")
+    assert result.exit_code == 1
+    assert "superfeat weights ranges" in result.stderr
+
+
 def test_convert_to_onnx(photos: Path, network: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     run_json("weights", "convert", network, "-o", tmp_path / "net.onnx")

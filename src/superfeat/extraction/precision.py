@@ -5,6 +5,7 @@ Its features are taken for those of the float32 network: both may stand in one i
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import json
 import platform
 import statistics
@@ -20,7 +21,7 @@ from superfeat.errors import SuperfeatError, WeightsError
 from superfeat.extraction.kept import drop_oldest, keep_export, kept_path, runs_onnx
 from superfeat.storage.store import write_file
 from superfeat.weights import Network
-from superfeat.weights.sealed import open_sealed, require_package
+from superfeat.weights.sealed import open_sealed
 
 WORTH = 0.8  # int8 pays if it takes less than this share of float32's time
 ROUNDS = 3
@@ -102,7 +103,7 @@ def known_ratio(digest: str) -> float | None:
     try:
         record = json.loads(_record_path(digest).read_text(encoding="utf-8"))
         return float(record["ratio"]) if record["machine"] == _machine() else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, importlib.metadata.PackageNotFoundError):
         return None
 
 
@@ -117,7 +118,7 @@ def _machine() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         known = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "flags"))]
         name = " ".join(known[:2]) or name
-    return f"onnxruntime {require_package('onnxruntime').__version__}, {name}"
+    return f"onnxruntime {importlib.metadata.version('onnxruntime')}, {name}"
 
 
 def _measure(plain: Path, small: Path) -> float:

@@ -18,11 +18,17 @@ from superfeat.nets.trunk import BasicBlock, Bottleneck, ResNet
 
 
 def for_training(
-    network: LocalNetwork, *, maps: bool = False, precision: str = "float32", frozen_stages: int = 0
+    network: LocalNetwork,
+    *,
+    maps: bool = False,
+    precision: str = "float32",
+    frozen_stages: int = 0,
+    stored: bool = False,
 ) -> Callable[[Tensor], Local]:
     """The network as a function of a batch of images, or of the trunk's maps of them, with a graph for gradients.
 
-    The first `frozen_stages` stages are taken as they are now, without a graph: see `freeze_stages`.
+    The first `frozen_stages` stages are taken as they are now, without a graph: see `freeze_stages`. With `stored` it
+    is a function of their maps.
     """
     trunk = network.trunk
     frozen = FrozenStages(trunk, frozen_stages) if frozen_stages and can_fuse(trunk) else None  # type: ignore[arg-type]
@@ -33,6 +39,8 @@ def for_training(
         with halved:
             if maps:
                 return cheap.describe(x)
+            if stored:
+                return cheap.describe(run_behind(trunk, x, frozen_stages))  # type: ignore[arg-type]
             folded = type(trunk) is ResNet and x.device.type == "cpu"
             return cheap.describe(run_folded(trunk, x, frozen) if folded else trunk(x))  # type: ignore[arg-type]
 
@@ -75,6 +83,32 @@ def run_folded(
     else:
         x = _convolve(trunk.conv1, trunk.bn1, images.contiguous(memory_format=torch.channels_last))
         x, done = trunk.maxpool(x), 0
+    for block in trunk.blocks()[done:]:
+        x = _run_block(block, x)
+    return x
+
+
+def stage_maps(trunk: ResNet, stages: int, device: str = "cpu") -> Callable[[Tensor], Tensor]:
+    """The first stages of a trunk as they are now, without a graph: images -> maps for `run_behind`."""
+    if device == "cpu" and can_fuse(trunk):
+        return FrozenStages(trunk, stages)
+
+    @torch.no_grad()
+    def run(images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch channels h w"]:
+        x: Tensor = trunk.maxpool(trunk.bn1(trunk.conv1(images)).relu())
+        for name in trunk.stage_names[:stages]:
+            x = trunk.get_submodule(name)(x)
+        return x
+
+    return run
+
+
+def run_behind(
+    trunk: ResNet, x: Float[Tensor, "batch inputs height width"], stages: int
+) -> Float[Tensor, "batch channels h w"]:
+    """The trunk behind its first stages, on a map of these."""
+    done = sum(len(list(trunk.get_submodule(name).children())) for name in trunk.stage_names[:stages])
+    x = x.contiguous(memory_format=torch.channels_last)
     for block in trunk.blocks()[done:]:
         x = _run_block(block, x)
     return x

@@ -16,7 +16,7 @@ from superfeat.config import Recipe, TrainingConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import StoreError
-from superfeat.nets.training import for_training, freeze_stages
+from superfeat.nets.training import for_training, freeze_stages, stage_maps
 from superfeat.nets.whitening import Whitening
 from superfeat.training.data import one_or_all, require_trainable, validation_sets
 from superfeat.training.inputs import PhotoInputs, one_thread
@@ -122,13 +122,20 @@ def _measure(recipe: Recipe, start: Network, training_set: TrainingSet) -> tuple
     if config.parts == "lit":
         with torch.inference_mode():
             images = [module.trunk(image.unsqueeze(0))[0] for image in images]
+    if config.stored_maps:
+        before = stage_maps(module.trunk, config.frozen_stages)  # type: ignore[arg-type]
+        images = [before(image.unsqueeze(0))[0] for image in images]
     describe = for_training(
-        module, maps=config.parts == "lit", precision=config.precision, frozen_stages=config.frozen_stages
+        module,
+        maps=config.parts == "lit",
+        precision=config.precision,
+        frozen_stages=config.frozen_stages,
+        stored=config.stored_maps,
     )
     parameters = [value for value in module.parameters() if value.requires_grad]
-    before, began = _peak_bytes(), time.process_time()
+    peak, began = _peak_bytes(), time.process_time()
     differentiate(describe, images, parameters, recipe.losses, config.recompute)
-    return time.process_time() - began, max(0, _peak_bytes() - before)
+    return time.process_time() - began, max(0, _peak_bytes() - peak)
 
 
 def _peak_bytes() -> int:

@@ -18,7 +18,8 @@ from superfeat.errors import SuperfeatError
 from superfeat.evaluation.searching import own_names
 from superfeat.nets.fire import Fire
 from superfeat.nets.local import pool
-from superfeat.nets.training import for_training, freeze_stages
+from superfeat.nets.training import for_training, freeze_stages, stage_maps
+from superfeat.nets.trunk import ResNet
 from superfeat.threads import in_order
 from superfeat.training.inputs import Inputs, MapInputs, PhotoInputs, Showing, one_thread, store_maps
 from superfeat.training.mining import (
@@ -101,7 +102,11 @@ class Trainer:
         freeze_stages(module.trunk, self.config.frozen_stages)  # type: ignore[arg-type]
         self.parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
         self.describe = for_training(
-            module, maps=frozen, precision=self.config.precision, frozen_stages=self.config.frozen_stages
+            module,
+            maps=frozen,
+            precision=self.config.precision,
+            frozen_stages=self.config.frozen_stages,
+            stored=self.config.stored_maps,
         )
         trunk = [value for name, value in self.parameters.items() if name.startswith("trunk.")]
         power = [value for name, value in self.parameters.items() if name == POWER]
@@ -143,13 +148,13 @@ class Trainer:
     def _prepare_inputs(self) -> Iterator[Event]:
         photos = PhotoInputs(self.training_set.photos, self.config.max_side, self.network.normalisation)
         self.inputs: Inputs = photos
-        if self.config.parts == "lit":
+        if self.config.parts == "lit" or self.config.stored_maps:
             if self.ranks.first:
                 facts = {"images": len(photos.photos), "max_side": self.config.max_side}
-                trunk = self.network.on(self.device).trunk  # type: ignore[attr-defined]
                 folder = self.folder.path / "maps"
                 workers = self.workers if self.device == "cpu" else 1
-                for done in store_maps(folder, facts, trunk, photos, len(photos.photos), workers, self.device):
+                maps = self._frozen_part()
+                for done in store_maps(folder, facts, maps, photos, len(photos.photos), workers, self.device):
                     yield Event("maps", done, len(photos.photos))
             self.ranks.wait()
             self.inputs = MapInputs(self.folder.path / "maps")
@@ -163,6 +168,16 @@ class Trainer:
             self.workers,
             self.device,
         )
+
+    def _frozen_part(self) -> Callable[[Tensor], Tensor]:
+        """What is frozen of the trunk, from pixels to the maps that are stored."""
+        trunk = self.network.module.trunk
+        if not self.config.stored_maps:
+            whole: Callable[[Tensor], Tensor] = self.network.on(self.device).trunk  # type: ignore[attr-defined]
+            return whole
+        if type(trunk) is not ResNet:
+            raise SuperfeatError(f"maps of the first stages are stored of a ResNet, not of a {type(trunk).__name__}")
+        return stage_maps(trunk, self.config.frozen_stages, self.device)
 
     # -- The loop
 
@@ -204,7 +219,8 @@ class Trainer:
         needed = needed_images(pairs, chosen)
         vectors = np.zeros((len(needed), self.network.dim), np.float32)
         mine = list(self.ranks.share(len(needed)))
-        describe = _for_mining(self.network, self.config.parts == "lit", self.device)
+        stored = self.config.stored_maps
+        describe = self.describe if stored else _for_mining(self.network, self.config.parts == "lit", self.device)
 
         showing = Showing(side=config.least_side)
 

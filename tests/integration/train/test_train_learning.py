@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 import oracles
-from fixtures_recipe import relative_error
+from fixtures_recipe import recipe_network, relative_error
 from fixtures_train import (
     EPOCHS,
     SIDE,
@@ -29,12 +29,13 @@ from fixtures_train import (
     unvalidated,
     weights,
 )
-from superfeat.config import Recipe
+from superfeat.config import Recipe, TrunkConfig
 from superfeat.datasets.training_set import TrainingSet
 from superfeat.errors import DatasetError
 from superfeat.extraction.extract import extract
 from superfeat.index.codebook import train_codebook
-from superfeat.nets.training import for_training
+from superfeat.nets import training as nets_training
+from superfeat.nets.training import for_training, freeze_stages, stage_maps
 from superfeat.settings import overlay
 from superfeat.training.inputs import PhotoInputs, Showing
 from superfeat.training.objective import differentiate
@@ -276,6 +277,41 @@ def test_lit_alone(recipe: Recipe, things: Things, tmp_path: Path) -> None:
     assert {name.split(".")[0] for name in changed} == {"lit"}
     stored = np.memmap(tmp_path / "run" / "maps" / "values.bin", np.float16, "r")
     assert len(stored) == len(things.training.photos) * 64 * (SIDE // 4) * ((SIDE - 8) // 4)
+
+
+def test_stored_maps_of_frozen_stages_change_nothing_but_rounding(
+    recipe: Recipe, things: Things, tmp_path: Path
+) -> None:
+    settings = {"training__frozen_stages": 1, "network__trunk__stages": 2, "training__flip": 0.0}
+    changed, _ = changed_parameters(one_step(recipe, **settings, training__stored_maps=True), things, tmp_path)
+    assert {".".join(name.split(".")[:2]) for name in changed if name.startswith("trunk.")} == {"trunk.layer2"}
+    finish(one_step(recipe, **settings), things, tmp_path / "again")
+    found, expected = losses_of(tmp_path / "run"), losses_of(tmp_path / "again")
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-2)
+    stored = np.memmap(tmp_path / "run" / "maps" / "values.bin", np.float16, "r")
+    assert len(stored) == len(things.training.photos) * 64 * (SIDE // 4) * ((SIDE - 8) // 4)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_gradients_behind_stored_maps_are_those_of_the_photos(
+    fused: bool, precision: str, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nets_training, "can_fuse", lambda trunk: fused)
+    network = recipe_network(dataclasses.replace(recipe.network, trunk=TrunkConfig("resnet10", stages=2))).module
+    freeze_stages(network.trunk, 1)
+    images = torch.randn(2, 3, 40, 56, generator=torch.Generator().manual_seed(0))
+    maps = stage_maps(network.trunk, 1)(images)
+    parameters = [value for value in network.parameters() if value.requires_grad]
+    whole = for_training(network, precision=precision, frozen_stages=1)
+    behind = for_training(network, precision=precision, frozen_stages=1, stored=True)
+    found, expected = (
+        torch.autograd.grad(describe(x).vectors.float().square().sum(), parameters)
+        for describe, x in ((behind, maps), (whole, images))
+    )
+    tolerance = 1e-5 if precision == "float32" or fused else 0.2  # bf16 reaches what is not fused, too
+    one, other = (torch.cat([part.flatten() for part in parts]) for parts in (found, expected))
+    assert relative_error(one, other) < tolerance
 
 
 def test_half_precision(recipe: Recipe, things: Things, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_file_and_float32_are_taken_as_they_are(network: Network, photos: Path
     assert in_precision(small, INT8) is small
     pooled = [list(pool_to(tmp_path / name, network, photos, config)) for name, config in (("a", FLOAT32), ("b", INT8))]
     for one, other in zip(*pooled, strict=True):
-        np.testing.assert_array_equal(one.vectors, other.vectors)  # type: ignore[union-attr]
+        np.testing.assert_array_equal(one.vectors, other.vectors)
 
 
 def test_it_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -383,6 +383,7 @@ def test_unknown_settings_of_a_file(tmp_path: Path) -> None:
         ("training.flip=1.5", "between 0 and 1"),
         ("training.flip=-0.5", "between 0 and 1"),
         ("training.parts=trunk", "'all' or 'lit'"),
+        ("training.stored_maps=true", "unless training.frozen_stages is above 0"),
         ("training.precision=float16", "'float32' or 'bf16'"),
         ("training.recompute=1", "type bool"),
         ("losses.superfeature=-1", "0 or more"),
