@@ -4,12 +4,15 @@
     python -m benchmarks.networks compare WORK/a=CODEBOOK WORK/b=CODEBOOK ... --data DATA [--together] --json FILE
     python -m benchmarks.networks compare WORK/small+WORK/a=CODEBOOK WORK/a=CODEBOOK --data DATA   # asymmetric
     python -m benchmarks.networks time NETWORK [NETWORK:max_side=480,scales=[1.414,1.0] ...] --photos FOLDER
+    python -m benchmarks.networks draw COMPARED.json TIMED.json --points a=NETWORK b=NETWORK:max_side=480 -o FILE.png
 
 `extract` begins with the profile `fast` and keeps where features lie, so that benchmarks.verification and
 benchmarks.calibration can use the folder too; it can be stopped and goes on. `a+b` asks the photos of b with the
 queries of a, whose words must be the same: a network that learned from b's. `compare` judges each set by itself, or
 with --together the photos of all sets in one database: Hard where a set has it, paired bootstrap against the last one
 named, of each set and of the mean of the sets. `time` lets the networks take turns with each photo, on one thread.
+`draw` shows mAP against CPU-seconds, a line for each network and precision; its points name what was compared and what
+was timed.
 """
 
 import argparse
@@ -182,6 +185,25 @@ def measure_time(args: argparse.Namespace) -> None:
         args.json.write_text(json.dumps({"photos": len(photos), "networks": facts}, indent=1) + "\n")
 
 
+def draw(args: argparse.Namespace) -> None:
+    """mAP against CPU-seconds: a line for each network and precision."""
+    from superfeat.pages.plots import Panel, Series, draw_curves
+
+    means = {row["network"]: row["mean"] for row in json.loads(args.compared.read_text())["networks"]}
+    ratios = {text: facts["ratio"] for text, facts in json.loads(args.timed.read_text())["networks"].items()}
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for text in args.points:
+        folder, _, timed = text.partition("=")
+        name = timed.partition(":")[0] + (", int8" if "precision=int8" in timed else "")
+        lines.setdefault(name, []).append((ratios[timed], means[folder]))
+    series = []
+    for name, points in lines.items():
+        shares, found = zip(*sorted(points), strict=True)
+        series.append(Series(name, shares, found))
+    title = "What is found for how much work"
+    draw_curves([Panel(title, "CPU-seconds per photo, as a share of the first's", "mAP", series)], args.output)
+
+
 def contender(text: str) -> tuple[Any, ExtractConfig]:
     """NETWORK, or NETWORK:setting=value,setting=value with settings of the extraction."""
     name, _, changes = text.partition(":")
@@ -212,6 +234,12 @@ def main(arguments: list[str] | None = None) -> None:
     verb.add_argument("--photos", type=Path, required=True)
     verb.add_argument("--count", type=int, default=21, help="photos; the first is not counted")
     verb.add_argument("--json", type=Path)
+    verb = verbs.add_parser("draw")
+    verb.set_defaults(work=draw)
+    verb.add_argument("compared", type=Path)
+    verb.add_argument("timed", type=Path)
+    verb.add_argument("--points", nargs="+", required=True, metavar="FEATURES=NETWORK[:SETTINGS]")
+    verb.add_argument("-o", "--output", type=Path, required=True)
     args = parser.parse_args(arguments)
     args.work(args)
 

@@ -7,7 +7,11 @@ turns.
 With --silent N the attention maps of negatives are not decorrelated (losses.decorrelated = "pair"), in both, and the
 margin is one beyond which N of the five negatives lie: ours does not go back through these.
 
+With --frozen the first two stages of the trunk are not trained, in both; ours has their maps from a file, in 16 bits
+(training.stored_maps; gradients are compared without that rounding).
+
     python -m benchmarks.train --rounds 5 --json benchmarks/results/train.json
+    python -m benchmarks.train --rounds 3 --frozen --json benchmarks/results/train_stored.json
     python -m benchmarks.train --sizes 224 --silent 0 3 5 --json benchmarks/results/train_silent.json
 """
 
@@ -28,10 +32,11 @@ from benchmarks.plain import ROUNDS, PlainFire
 from superfeat.config import LossConfig
 from superfeat.extraction.extract import keep_memory
 from superfeat.nets.losses import distances_between, match
-from superfeat.nets.training import for_training
+from superfeat.nets.training import for_training, freeze_stages, stage_maps
 from superfeat.training.objective import differentiate
 
 IMAGES = 7
+FROZEN = 2  # stages of the trunk
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -39,13 +44,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[224, 362, 480])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--silent", type=int, nargs="+", choices=range(IMAGES - 1), help="negatives beyond the margin")
+    parser.add_argument("--frozen", action="store_true", help="two stages are not trained, and their maps are stored")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(arguments)
     rows = []
     for size in args.sizes:
         for silent in args.silent or [None]:
             losses = LossConfig() if silent is None else losses_with(size, silent)
-            rows.append({**compare(size, args.rounds, losses), **({} if silent is None else {"silent": silent})})
+            facts = {} if silent is None else {"silent": silent}
+            facts |= {"frozen": FROZEN} if args.frozen else {}
+            rows.append({**compare(size, args.rounds, losses, FROZEN if args.frozen else 0), **facts})
             print(json.dumps(rows[-1], indent=1), flush=True)
     if args.json:
         args.json.write_text(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1) + "\n")
@@ -93,10 +101,11 @@ def plain_loss(features: list[Tensor], maps: list[Tensor], losses: LossConfig) -
 class Tuple:
     """Seven images of one size: the same scene, more and more disturbed, so that some pairs are eligible."""
 
-    def __init__(self, size: int, losses: LossConfig, dtype: torch.dtype = torch.float32) -> None:
-        self.losses = losses
+    def __init__(self, size: int, losses: LossConfig, dtype: torch.dtype = torch.float32, frozen: int = 0) -> None:
+        self.losses, self.frozen = losses, frozen
         self.network = seeded_network()
         self.network.module.to(dtype)
+        freeze_stages(self.network.module.trunk, frozen)  # type: ignore[arg-type]
         generator = torch.Generator().manual_seed(1)
         scene = torch.randn(1, 3, size * 3 // 4, size, generator=generator)
         noise = torch.randn(IMAGES, *scene.shape[1:], generator=generator)
@@ -124,34 +133,38 @@ class Plain(Tuple):
 class Ours(Tuple):
     """superfeat's tuple, as its command line runs it."""
 
-    def __init__(self, size: int, losses: LossConfig, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__(size, losses, dtype)
+    def __init__(self, size: int, losses: LossConfig, dtype: torch.dtype = torch.float32, frozen: int = 0) -> None:
+        super().__init__(size, losses, dtype, frozen)
         keep_memory()
-        self.describe = for_training(self.network.module)
+        self.describe = for_training(self.network.module, frozen_stages=frozen, stored=bool(frozen))
+        self.inputs = self.images
+        if frozen:
+            maps = stage_maps(self.network.module.trunk, frozen)(self.images)  # type: ignore[arg-type]
+            self.inputs = maps.half() if dtype == torch.float32 else maps
 
     def gradient(self) -> list[Tensor]:
-        parameters = list(self.named.values())
-        return differentiate(self.describe, list(self.images), parameters, self.losses, recompute=False).gradient
+        parameters, inputs = list(self.named.values()), [one.to(self.images.dtype) for one in self.inputs]
+        return differentiate(self.describe, inputs, parameters, self.losses, recompute=False).gradient
 
 
-def serve(kind: type[Tuple], size: int, losses: LossConfig, pipe: Connection) -> None:
+def serve(kind: type[Tuple], size: int, losses: LossConfig, frozen: int, pipe: Connection) -> None:
     """Answers the questions that come through the pipe."""
     torch.set_num_threads(1)
-    runner = kind(size, losses)
+    runner = kind(size, losses, frozen=frozen)
     a, b = torch.randn(GEMM, GEMM), torch.randn(GEMM, GEMM)
     while (question := pipe.recv()) != "end":
         if question == "gradient":  # in float64: rounding alone must not decide
-            pipe.send([part.numpy() for part in kind(size, losses, torch.float64).gradient()])
+            pipe.send([part.numpy() for part in kind(size, losses, torch.float64, frozen).gradient()])
         else:
             pipe.send(cpu_seconds(lambda: a @ b, 3) if question == "gemm" else cpu_seconds(runner.gradient))
 
 
-def compare(size: int, rounds: int, losses: LossConfig) -> dict[str, Any]:
+def compare(size: int, rounds: int, losses: LossConfig, frozen: int = 0) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     pipes, processes = {}, []
     for name, kind in (("plain", Plain), ("ours", Ours)):
         pipes[name], theirs = context.Pipe()
-        processes.append(context.Process(target=serve, args=(kind, size, losses, theirs), daemon=True))
+        processes.append(context.Process(target=serve, args=(kind, size, losses, frozen, theirs), daemon=True))
         processes[-1].start()
 
     def ask(name: str, question: str) -> Any:
@@ -171,11 +184,16 @@ def compare(size: int, rounds: int, losses: LossConfig) -> dict[str, Any]:
     worst = max(abs(a - b).max() for a, b in zip(plain, ours, strict=True))
     peak = 2 * GEMM**3 / min(statistics.median(times[name, "gemm"]) for name in pipes)
     flops = {name: IMAGES * 3 * work for name, work in (("plain", plain_flops(size)), ("ours", our_flops(size)))}
-    return {
+    facts = {
         "size": size,
         "rounds": rounds,
         "ratio": spread([p / o for p, o in zip(times["plain", "tuple"], times["ours", "tuple"], strict=True)]),
         "difference_of_gradients": float(worst / largest),
+    }
+    if frozen:
+        return facts
+    return {
+        **facts,
         "share_of_gemm_peak": {
             name: round(flops[name] / statistics.median(times[name, "tuple"]) / peak, 3) for name in pipes
         },

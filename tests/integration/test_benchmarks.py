@@ -14,6 +14,7 @@ from benchmarks import (
     localization,
     method_vectors,
     methods,
+    networks,
     pairs,
     scale,
     search,
@@ -22,6 +23,7 @@ from benchmarks import (
 )
 from benchmarks.extraction import seeded_network
 from benchmarks.plain import PlainFire
+from PIL import Image
 
 from fixtures_evaluate import draw_things
 from fixtures_mapping import write_scene
@@ -36,11 +38,14 @@ from superfeat.weights import load_network
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("silent", [None, 3])
-def test_plain_training_has_our_gradients(silent: int | None) -> None:
-    """A loop over images and pairs in plain calls, and ours, which leaves out negatives beyond the margin."""
+@pytest.mark.parametrize(("silent", "frozen"), [(None, 0), (3, 0), (None, 2)])
+def test_plain_training_has_our_gradients(silent: int | None, frozen: int) -> None:
+    """A loop over images and pairs in plain calls, and ours, which leaves out negatives beyond the margin, and begins
+    with stored maps where stages are frozen.
+    """
     losses = LossConfig() if silent is None else train.losses_with(96, silent)
-    plain, ours = (kind(96, losses, torch.float64).gradient() for kind in (train.Plain, train.Ours))
+    plain, ours = (kind(96, losses, torch.float64, frozen).gradient() for kind in (train.Plain, train.Ours))
+    assert len(plain) == len(ours) == len(train.Ours(96, losses, frozen=frozen).named)
     largest = max(float(part.abs().max()) for part in plain)
     assert largest > 0
     for a, b in zip(plain, ours, strict=True):
@@ -264,3 +269,17 @@ def test_the_benchmark_of_methods_keeps_rows_and_draws(
     assert all(one["low"] <= one["mean"] <= one["high"] and len(one["sets"]) == 2 for one in found)
     methods.main(["draw", str(table), "-o", str(tmp_path / "methods.png")])
     assert (tmp_path / "methods.png").stat().st_size > 1000
+
+
+def test_what_networks_find_is_drawn_against_their_work(tmp_path: Path) -> None:
+    names = {"a": "one", "b": "one:max_side=480,precision=int8", "c": "one:precision=int8"}
+    rows = [{"network": name, "mean": mean} for name, mean in zip(names, (75.0, 73.0, 74.0), strict=True)]
+    (tmp_path / "compared.json").write_text(json.dumps({"networks": rows}))
+    timed = {text: {"ratio": ratio} for text, ratio in zip(names.values(), (1.0, 0.2, 0.4), strict=True)}
+    (tmp_path / "timed.json").write_text(json.dumps({"networks": timed}))
+    points = [f"{name}={text}" for name, text in names.items()]
+    files = [str(tmp_path / name) for name in ("compared.json", "timed.json", "out.png")]
+    networks.main(["draw", *files[:2], "--points", *points, "-o", files[2]])
+    assert Image.open(files[2]).size[0] > 300
+    with pytest.raises(KeyError):
+        networks.main(["draw", *files[:2], "--points", "a=two", "-o", files[2]])

@@ -36,6 +36,7 @@ from superfeat.extraction.extract import extract
 from superfeat.index.codebook import train_codebook
 from superfeat.nets import training as nets_training
 from superfeat.nets.training import for_training, freeze_stages, stage_maps
+from superfeat.nets.trunk import ResNet
 from superfeat.settings import overlay
 from superfeat.training.inputs import PhotoInputs, Showing
 from superfeat.training.objective import differentiate
@@ -299,9 +300,11 @@ def test_gradients_behind_stored_maps_are_those_of_the_photos(
 ) -> None:
     monkeypatch.setattr(nets_training, "can_fuse", lambda trunk: fused)
     network = recipe_network(dataclasses.replace(recipe.network, trunk=TrunkConfig("resnet10", stages=2))).module
-    freeze_stages(network.trunk, 1)
+    trunk = network.trunk
+    assert isinstance(trunk, ResNet)
+    freeze_stages(trunk, 1)
     images = torch.randn(2, 3, 40, 56, generator=torch.Generator().manual_seed(0))
-    maps = stage_maps(network.trunk, 1)(images)
+    maps = stage_maps(trunk, 1)(images)
     parameters = [value for value in network.parameters() if value.requires_grad]
     whole = for_training(network, precision=precision, frozen_stages=1)
     behind = for_training(network, precision=precision, frozen_stages=1, stored=True)
