@@ -280,6 +280,7 @@ def test_what_networks_find_is_drawn_against_their_work(tmp_path: Path) -> None:
     points = [f"{name}={text}" for name, text in names.items()]
     files = [str(tmp_path / name) for name in ("compared.json", "timed.json", "out.png")]
     networks.main(["draw", *files[:2], "--points", *points, "-o", files[2]])
-    assert Image.open(files[2]).size[0] > 300
+    with Image.open(files[2]) as picture:
+        assert picture.size[0] > 300
     with pytest.raises(KeyError):
         networks.main(["draw", *files[:2], "--points", "a=two", "-o", files[2]])
