@@ -244,12 +244,11 @@ def _places(features: Features, image: ImageWords) -> Meta:
     return {"places": encode_places(word_regions(features.regions, image.assigned[:, 0], image.words))}
 
 
-def take_calibration(index: Index, codebook: Path) -> None:
-    """Notes the calibration beside this codebook in an index that was made with it and has none of its own.
+def take_calibration(index: Index, codebook: Path, source: Path) -> None:
+    """Notes a calibration in an index that was made with this codebook and has none of its own.
 
     A student's index may have the codebook of its teacher, whose scores are others.
     """
-    source = codebook.parent / CALIBRATION
     if (index.path / CALIBRATION).exists() or not source.is_file():
         return
     calibration = read_json(source)

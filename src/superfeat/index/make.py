@@ -38,7 +38,7 @@ from superfeat.methods import profile_for
 from superfeat.settings import Changes, as_dict, overlay
 from superfeat.sources.listing import LeftOut, Listing, holds_photos, list_photos, nothing_there
 from superfeat.storage.store import as_json
-from superfeat.weights import Network, carried_codebook, load_network
+from superfeat.weights import Network, carried_calibration, carried_codebook, load_network
 from superfeat.work import Work, at_once
 
 PhotoSources = str | Path | Iterable[str | Path]
@@ -180,7 +180,7 @@ def _photos(asked: _Wanted, target: Target) -> Steps:
     index = yield from target.open(_facts(extract, source, asked.regions), network.digest, store)
     with target.no_empty_index(index):
         if carried is not None:
-            take_calibration(index, carried)
+            take_calibration(index, carried, carried_calibration(source))
         done = Indexed(target.path, noted=noted, left_out=listing.left_out, unlisted=listing.unlisted)
         yield from _upgrade(index, listing.photos)
         outcomes = add_photos(

@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING, Any
 _HOMES = {
     "Network": "network",
     "build_module": "network",
+    "carried_calibration": "files",
     "carried_codebook": "files",
     "find_weights": "named",
     "load_network": "files",
     "save_network": "files",
 }
-__all__ = ["Network", "build_module", "carried_codebook", "find_weights", "load_network", "save_network"]
+__all__ = [
+    "Network",
+    "build_module",
+    "carried_calibration",
+    "carried_codebook",
+    "find_weights",
+    "load_network",
+    "save_network",
+]
 
 if TYPE_CHECKING:
-    from superfeat.weights.files import carried_codebook, load_network, save_network
+    from superfeat.weights.files import carried_calibration, carried_codebook, load_network, save_network
     from superfeat.weights.named import find_weights
     from superfeat.weights.network import Network, build_module
 

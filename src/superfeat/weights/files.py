@@ -75,6 +75,13 @@ def carried_codebook(weights: str | Path) -> Path | None:
     return next((home / CARRIED_CODEBOOK for home in homes if (home / CARRIED_CODEBOOK).is_dir()), None)
 
 
+def carried_calibration(weights: str | Path) -> Path:
+    """Where the calibration of a network lies, if it has any: in its folder, or beside the codebook that it brings."""
+    folder, codebook = find_weights(weights), carried_codebook(weights)
+    own = folder / CALIBRATION
+    return own if own.is_file() or codebook is None else codebook.parent / CALIBRATION
+
+
 def carried_files(weights: str | Path) -> dict[str, bytes]:
     """The codebook, the calibration and the ranges for int8 that a network's folder brings, by name within it."""
     folder = find_weights(weights)

@@ -11,7 +11,7 @@ from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.probability.model import Calibration
 from superfeat.storage.store import read_json
-from superfeat.weights import Network, carried_codebook, load_network, save_network
+from superfeat.weights import Network, carried_calibration, carried_codebook, load_network, save_network
 from superfeat.weights.named import SHIPPED_FOLDER, shipped_names
 
 MOST_BYTES = 40_000_000
@@ -47,7 +47,7 @@ def test_small_and_explained(name: str) -> None:
 
 
 def test_a_student_takes_the_codebook_of_a_teacher_that_is_shipped(tmp_path: Path, tiny_network: Network) -> None:
-    """But not its calibration, which is of the teacher's scores."""
+    """But not its calibration, which is of the teacher's scores: a student may bring its own."""
     teacher = load_network(DEFAULT_WEIGHTS)
     for name, digest in (("student", teacher.digest), ("stranger", "0" * 64)):
         save_network(Network(tiny_network.module, tiny_network.config, {"teacher": digest}), tmp_path / name)
@@ -56,5 +56,19 @@ def test_a_student_takes_the_codebook_of_a_teacher_that_is_shipped(tmp_path: Pat
     words = Codebook.open(SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook")
     for number, (network, taken) in enumerate(((teacher.digest, True), (tiny_network.digest, False))):
         index = Index.create(tmp_path / f"index{number}", words, network=network)
-        take_calibration(index, SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook")
+        take_calibration(
+            index, SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook", carried_calibration(tmp_path / "student")
+        )
         assert (index.path / CALIBRATION).exists() == taken
+    facts = read_json(SHIPPED_FOLDER / DEFAULT_WEIGHTS / CALIBRATION)
+    facts["origin"]["network"] = tiny_network.digest
+    (tmp_path / "student" / CALIBRATION).write_text(json.dumps(facts))
+    take_calibration(index, SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook", carried_calibration(tmp_path / "student"))
+    assert read_json(index.path / CALIBRATION) == facts
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_ranges_for_int8_come_with_it(name: str) -> None:
+    network = load_network(name)
+    assert network.ranges is not None
+    assert network.ranges.network == network.digest
