@@ -53,7 +53,8 @@ def test_a_student_takes_the_codebook_of_a_teacher_that_is_shipped(tmp_path: Pat
         save_network(Network(tiny_network.module, tiny_network.config, {"teacher": digest}), tmp_path / name)
     assert carried_codebook(tmp_path / "student") == SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook"
     assert carried_codebook(tmp_path / "stranger") is None
-    words = Codebook.open(SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook")
+    theirs, student = SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook", tmp_path / "student"
+    words = Codebook.open(theirs)
     for number, (network, taken) in enumerate(((teacher.digest, True), (tiny_network.digest, False))):
         index = Index.create(tmp_path / f"index{number}", words, network=network)
         take_calibration(
@@ -62,8 +63,8 @@ def test_a_student_takes_the_codebook_of_a_teacher_that_is_shipped(tmp_path: Pat
         assert (index.path / CALIBRATION).exists() == taken
     facts = read_json(SHIPPED_FOLDER / DEFAULT_WEIGHTS / CALIBRATION)
     facts["origin"]["network"] = tiny_network.digest
-    (tmp_path / "student" / CALIBRATION).write_text(json.dumps(facts))
-    take_calibration(index, SHIPPED_FOLDER / DEFAULT_WEIGHTS / "codebook", carried_calibration(tmp_path / "student"))
+    (student / CALIBRATION).write_text(json.dumps(facts))
+    take_calibration(index, theirs, carried_calibration(student))
     assert read_json(index.path / CALIBRATION) == facts
 
 
