@@ -8,7 +8,8 @@
 
 `extract` begins with the profile `fast` and keeps where features lie, so that benchmarks.verification and
 benchmarks.calibration can use the folder too; it can be stopped and goes on. `a+b` asks the photos of b with the
-queries of a, whose words must be the same: a network that learned from b's. `compare` judges each set by itself, or
+queries of a, whose words must be the same: a network that learned from b's; with `a+b//c` every second photo has the
+features of c. `compare` judges each set by itself, or
 with --together the photos of all sets in one database: Hard where a set has it, paired bootstrap against the last one
 named, of each set and of the mean of the sets. `time` lets the networks take turns with each photo, on one thread.
 `draw` shows mAP against CPU-seconds, a line for each network and precision; its points name what was compared and what
@@ -35,6 +36,7 @@ from superfeat.evaluation.metrics import average_precision, paired_bootstrap
 from superfeat.evaluation.searching import names_in, numbered, search_set, stored_queries
 from superfeat.extraction.extract import extract as extract_features
 from superfeat.extraction.extract import keep_memory
+from superfeat.extraction.folder import FeatureStore
 from superfeat.features import Features
 from superfeat.index.codebook import Codebook
 from superfeat.probability.comparing import Labelled, index_sets
@@ -43,6 +45,7 @@ from superfeat.sources.listing import list_photos
 from superfeat.weights import load_network
 
 SETS = ("terrassa12", "rparis6k_mini_ext", "val_landmarks")
+MIXED = "//"  # between two folders of features
 BYTES_PER_WORD = 18  # a posting; names and places come on top
 DRAWS = 10_000
 
@@ -75,7 +78,7 @@ def compare(args: argparse.Namespace) -> None:
     for text in args.networks:
         folders, _, codebook = text.partition("=")
         asking, _, asked = folders.partition("+")
-        labelled = [read_all(Path(folder), args) for folder in (asked or asking, asking)]
+        labelled = [read_all(folder, args) for folder in (asked or asking, asking)]
         groups = list(zip(*labelled, strict=True))
         words = Codebook(Codebook.open(Path(codebook)).centroids)  # of any network: a student, int8
         found[folders] = judge(words, [groups] if args.together else [[one] for one in groups])
@@ -93,12 +96,28 @@ def compare(args: argparse.Namespace) -> None:
 
 
 def title(folders: str) -> str:
-    return "+".join(Path(folder).name for folder in folders.split("+"))
+    return "+".join(MIXED.join(Path(one).name for one in folder.split(MIXED)) for folder in folders.split("+"))
 
 
-def read_all(features: Path, args: argparse.Namespace) -> list[Labelled]:
-    args.features = features
-    return [read_set(name, args) for name in args.sets]
+def read_all(features: str, args: argparse.Namespace) -> list[Labelled]:
+    folder, _, second = features.partition(MIXED)
+    args.features = Path(folder)
+    found = [read_set(name, args) for name in args.sets]
+    if not second:
+        return found
+    return [one._replace(store=Mixed(one.store.path, Path(second) / one.test.name)) for one in found]
+
+
+class Mixed(FeatureStore):
+    """A features folder, every second image of which comes from another one."""
+
+    def __init__(self, path: Path, other: Path) -> None:
+        super().__init__(path)
+        self.other = FeatureStore(other)
+        self.theirs = {entry.name for entry in self.entries[::2]}
+
+    def __getitem__(self, name: str) -> Features:
+        return self.other[name] if name in self.theirs else super().__getitem__(name)
 
 
 def unsigned(asked: Iterable[Features | None]) -> Iterator[Features | None]:

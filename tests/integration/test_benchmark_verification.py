@@ -143,6 +143,23 @@ def test_one_network_asks_the_photos_of_another(given: list[str], tmp_path: Path
     assert both == alone
 
 
+def test_every_second_photo_may_have_the_features_of_another_folder(given: list[str], tmp_path: Path) -> None:
+    """With the same features nothing changes; with features of nothing half of the photos are not found."""
+    features, words = str(tmp_path / "features"), str(tmp_path / "codebook")
+    same, spoiled = (shutil.copytree(features, tmp_path / name) for name in ("same", "spoiled"))
+    for values in spoiled.glob("*/vectors.npy"):
+        rows = np.load(values, mmap_mode="r+")
+        rows[:] = np.random.default_rng(0).standard_normal(rows.shape)
+        rows.flush()
+    folders = [f"{features}+{features}//{same}", f"{features}+{features}//{spoiled}", features]
+    asked = [f"{folder}={words}" for folder in folders]
+    networks.main(["compare", *asked, "--data", str(tmp_path), "--sets", "one", "--json", str(tmp_path / "out")])
+    mixed, bad, alone = json.loads((tmp_path / "out").read_text())["networks"]
+    assert (mixed.pop("network"), alone.pop("network")) == ("features+features//same", "features")
+    assert mixed == alone
+    assert bad["mean"] < alone["mean"] - 10
+
+
 def test_networks_take_turns_with_each_photo(tmp_path: Path) -> None:
     for number in range(3):
         Image.fromarray(noise(48, 64, number)).save(tmp_path / f"{number}.png")
