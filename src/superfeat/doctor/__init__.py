@@ -30,6 +30,7 @@ def examine(index: Path | None = None) -> Iterator[Check]:
     yield from guarded("threads", lambda: machine.check_threads(os.environ))
     yield from guarded("memory", lambda: machine.check_memory(workers))
     yield from guarded("speed", lambda: software.check_speed(findings))
+    yield from guarded("int8", software.check_int8)
     yield from guarded("compiled code", lambda: software.check_compiled_code(findings))
     yield from guarded("weights", lambda: software.check_weights(findings))
     places = [Path(weights.get("folder") or "."), Path(index or ".")]

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import superfeat
-from superfeat.config import ExtractConfig
+from superfeat.config import DEFAULT_WEIGHTS, ExtractConfig
 from superfeat.doctor.checks import Check
 from superfeat.doctor.probe import PACKAGES, Probed
+from superfeat.extraction.kept import SWITCH, WORTH, known_ratio, runs_onnx
 from superfeat.storage.sizes import as_size
+from superfeat.weights.facts import read_config
+from superfeat.weights.named import find_weights
 
 PATIENCE = 120  # seconds: importing torch from a slow disk takes long
 FLOPS_PER_PIXEL = 133e3  # of a ResNet-50's first three stages: 3.3 of its 4.1 billion products for 224 x 224 pixels
@@ -180,6 +183,21 @@ def check_speed(findings: Findings) -> Iterator[Check]:
         return
     advice = "this core multiplies slowly (an old or a busy one, or saving power): look at `load` and `processor`"
     yield Check("speed", "note", text, advice, SLOW_CORE / max(gflops, 0.1))
+
+
+def check_int8() -> Iterator[Check]:
+    """What came of trying it, if it was tried: the first new index does that."""
+    if _version("onnxruntime") is None or _version("onnx") is None:
+        return
+    if not runs_onnx():
+        yield Check("int8", "note", f"not taken: {SWITCH} in the environment says torch")
+        return
+    ratio = known_ratio(read_config(find_weights(DEFAULT_WEIGHTS))["digest"])
+    if ratio is None:
+        yield Check("int8", "ok", f"not tried here yet with {DEFAULT_WEIGHTS}: the first new index does it")
+        return
+    taken = "new indexes take it" if ratio < WORTH else "new indexes take float32"
+    yield Check("int8", "ok", f"takes {ratio:.2f} of float32's time here with {DEFAULT_WEIGHTS}: {taken}")
 
 
 def check_compiled_code(findings: Findings) -> Iterator[Check]:

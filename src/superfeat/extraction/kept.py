@@ -1,14 +1,18 @@
 """Exported networks in the user's cache: made once, with torch, so that the next search by a photo needs no torch."""
 
 import contextlib
+import importlib.metadata
 import importlib.util
+import json
 import os
+import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from superfeat.errors import ConfigError, SuperfeatError, WeightsError
 from superfeat.extraction.without_torch import MANNERS, Onlooker
 from superfeat.storage.cache import cache_folder
+from superfeat.storage.store import write_file
 from superfeat.weights.facts import read_config
 from superfeat.weights.named import find_weights
 
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 Precision = Literal["float32", "int8"] | None  # as in ExtractConfig
 SWITCH = "SUPERFEAT_ENGINE"  # in the environment: "torch" never takes ONNX Runtime by itself
+WORTH = 0.8  # int8 pays if it takes less than this share of float32's time
 MOST_KEPT = 8  # files of 15 MB (int8) or 40; the oldest goes
 
 
@@ -93,3 +98,34 @@ def drop_oldest(folder: Path) -> None:
     kept = sorted(folder.glob("*.onnx"), key=lambda file: file.stat().st_mtime)
     for old in kept[:-MOST_KEPT]:
         old.unlink()
+
+
+# -- Whether int8 pays on this machine, once that was tried
+
+
+def known_ratio(digest: str) -> float | None:
+    """Time of int8 as a share of float32's, if that was tried on this machine."""
+    try:
+        record = json.loads(_record_path(digest).read_text(encoding="utf-8"))
+        return float(record["ratio"]) if record["machine"] == _machine() else None
+    except (OSError, ValueError, KeyError, TypeError, importlib.metadata.PackageNotFoundError):
+        return None
+
+
+def keep_ratio(digest: str, ratio: float) -> None:
+    """Notes what share of float32's time int8 of this network takes here."""
+    write_file(_record_path(digest), (json.dumps({"machine": _machine(), "ratio": ratio}) + "\n").encode())
+
+
+def _record_path(digest: str) -> Path:
+    return kept_path(digest, "int8").with_suffix(".json")
+
+
+def _machine() -> str:
+    """What the time of int8 depends on: the processor, and the runtime."""
+    name = platform.processor()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        known = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "flags"))]
+        name = " ".join(known[:2]) or name
+    return f"onnxruntime {importlib.metadata.version('onnxruntime')}, {name}"

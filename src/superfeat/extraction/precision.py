@@ -5,9 +5,6 @@ Its features are taken for those of the float32 network: both may stand in one i
 
 import contextlib
 import dataclasses
-import importlib.metadata
-import json
-import platform
 import statistics
 import tempfile
 import time
@@ -18,12 +15,11 @@ from torch import nn
 
 from superfeat.config import ExtractConfig
 from superfeat.errors import SuperfeatError, WeightsError
-from superfeat.extraction.kept import drop_oldest, keep_export, kept_path, runs_onnx
+from superfeat.extraction.kept import WORTH, drop_oldest, keep_export, keep_ratio, kept_path, known_ratio, runs_onnx
 from superfeat.storage.store import write_file
 from superfeat.weights import Network
 from superfeat.weights.sealed import open_sealed
 
-WORTH = 0.8  # int8 pays if it takes less than this share of float32's time
 ROUNDS = 3
 PROBED = (1, 3, 240, 320)  # the picture that both look at
 
@@ -91,34 +87,10 @@ def int8_pays(network: Network) -> bool:
             if not keep_export(network):
                 return False
             ratio = _measure(kept_path(network.digest), kept_path(network.digest, "int8"))
-            record = {"machine": _machine(), "ratio": ratio}
-            write_file(_record_path(network.digest), (json.dumps(record) + "\n").encode())
+            keep_ratio(network.digest, ratio)
         except Exception:  # nobody asked for int8: packages of others raise types of their own
             return False
     return ratio < WORTH
-
-
-def known_ratio(digest: str) -> float | None:
-    """Time of int8 as a share of float32's, if that was tried on this machine."""
-    try:
-        record = json.loads(_record_path(digest).read_text(encoding="utf-8"))
-        return float(record["ratio"]) if record["machine"] == _machine() else None
-    except (OSError, ValueError, KeyError, TypeError, importlib.metadata.PackageNotFoundError):
-        return None
-
-
-def _record_path(digest: str) -> Path:
-    return kept_path(digest, "int8").with_suffix(".json")
-
-
-def _machine() -> str:
-    """What the time of int8 depends on: the processor, and the runtime."""
-    name = platform.processor()
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        known = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "flags"))]
-        name = " ".join(known[:2]) or name
-    return f"onnxruntime {importlib.metadata.version('onnxruntime')}, {name}"
 
 
 def _measure(plain: Path, small: Path) -> float:

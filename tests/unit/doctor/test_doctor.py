@@ -14,14 +14,17 @@ import numpy as np
 import pytest
 
 import superfeat
-from superfeat.config import CALIBRATION, ExtractConfig
+from superfeat.config import CALIBRATION, DEFAULT_WEIGHTS, ExtractConfig
 from superfeat.doctor import advise, examine, machine, probe, software
 from superfeat.doctor.checks import Check, guarded
 from superfeat.doctor.collection import check_index
 from superfeat.doctor.probe import Probed
+from superfeat.extraction.kept import SWITCH, keep_ratio, kept_path
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.storage.sizes import as_size
+from superfeat.weights.facts import read_config
+from superfeat.weights.named import find_weights
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -467,3 +470,19 @@ def test_a_system_without_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert machine.find_memory() is not None
     monkeypatch.delattr(os, "sysconf")
     assert machine.find_memory() is None
+
+
+def test_int8_is_what_was_tried_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setenv("SUPERFEAT_CACHE", str(tmp_path))
+    monkeypatch.setenv(SWITCH, "torch")
+    assert "says torch" in one(software.check_int8()).text
+    monkeypatch.delenv(SWITCH)
+    assert "not tried here yet" in one(software.check_int8()).text
+    digest = read_config(find_weights(DEFAULT_WEIGHTS))["digest"]
+    kept_path(digest).parent.mkdir(parents=True)
+    for ratio, said in ((0.42, "takes 0.42 of float32's time here"), (0.95, "new indexes take float32")):
+        keep_ratio(digest, ratio)
+        assert said in one(software.check_int8()).text
+    monkeypatch.setattr(software, "_version", lambda name: None)
+    assert list(software.check_int8()) == []

@@ -12,10 +12,10 @@ from fixtures_recipe import network_with_words, noise
 from superfeat.config import ExtractConfig
 from superfeat.engine import Engine
 from superfeat.errors import ConfigError, ImageError, SuperfeatError, WeightsError
-from superfeat.extraction import precision
+from superfeat.extraction import kept, precision
 from superfeat.extraction.extract import extract, extract_image, pool_to
-from superfeat.extraction.kept import SWITCH, kept_path
-from superfeat.extraction.precision import in_precision, int8_pays, known_ratio, possible
+from superfeat.extraction.kept import SWITCH, kept_path, known_ratio
+from superfeat.extraction.precision import in_precision, int8_pays, possible
 from superfeat.index.index import Index
 from superfeat.index.make import index_photos
 from superfeat.settings import as_dict, overlay
@@ -107,8 +107,8 @@ def test_a_file_and_float32_are_taken_as_they_are(network: Network, photos: Path
 
 def test_it_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = in_precision(load_network(folder), INT8)
-    kept = kept_path(first.digest, "int8")
-    before = kept.read_bytes()
+    file = kept_path(first.digest, "int8")
+    before = file.read_bytes()
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("made again")
@@ -117,9 +117,9 @@ def test_it_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(int8, "quantise_onnx", refuse)
         again = load_network(folder)
         assert in_precision(again, INT8) is in_precision(again, INT8)
-    kept.write_bytes(before[:1000])
+    file.write_bytes(before[:1000])
     assert in_precision(load_network(folder), INT8).digest == first.digest
-    assert kept.read_bytes() == before, "the same on every machine"
+    assert file.read_bytes() == before, "the same on every machine"
 
 
 def test_a_cache_that_cannot_be_written_costs_time_alone(
@@ -203,7 +203,7 @@ def test_it_is_tried_once_on_a_machine(
     assert int8_pays(network)
     assert tried == [1]
     assert known_ratio(network.digest) == 0.4
-    monkeypatch.setattr(precision, "_machine", lambda: "another")
+    monkeypatch.setattr(kept, "_machine", lambda: "another")
     assert known_ratio(network.digest) is None
     tried = timed(0.9)
     assert not int8_pays(network)
