@@ -168,8 +168,7 @@ def _photos(asked: _Wanted, target: Target) -> Steps:
     known = target.facts()
     source = str(asked.weights or known.get("weights") or DEFAULT_WEIGHTS)
     network = load_network(source)
-    extract = extract_settings(known, asked.profile, asked.settings, network.config.method)
-    extract = _in_best_precision(extract, asked, network, new=not target.old)
+    extract = _in_best_precision(known, asked, network, new=not target.old)
     target.suit(network, asked.regions, [photo.name for photo in listing.photos])
     carried = carried_codebook(source)
     if target.needs_features and not target.own:
@@ -248,10 +247,13 @@ def extract_settings(known: IndexFacts, profile: str | None, changes: Changes, m
     return overlay(config, {"attention": before.get("attention", "regions")})
 
 
-def _in_best_precision(config: ExtractConfig, asked: _Wanted, network: Network, *, new: bool) -> ExtractConfig:
-    """int8 for a new index where that pays and nobody chose otherwise; float32 where int8 cannot be had any more."""
+def _in_best_precision(known: IndexFacts, asked: _Wanted, network: Network, *, new: bool) -> ExtractConfig:
+    """How photos are looked at: in int8 for a new index where that pays and nobody chose otherwise, and in float32
+    where int8 cannot be had any more.
+    """
     from superfeat.extraction.precision import int8_pays, possible
 
+    config = extract_settings(known, asked.profile, asked.settings, network.config.method)
     if "precision" in asked.settings:
         return config
     if new and asked.device == "cpu" and asked.profile in (None, *INT8_PROFILES) and int8_pays(network):
