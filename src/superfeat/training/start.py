@@ -1,18 +1,20 @@
 """The network that training begins with: given weights or a new one, with batch-norm statistics and a whitening."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from superfeat.config import VECTOR_METHODS, NetworkConfig, Recipe
-from superfeat.errors import WeightsError
+from superfeat.config import VECTOR_METHODS, NetworkConfig, Recipe, TrainingConfig
+from superfeat.errors import SuperfeatError, WeightsError
 from superfeat.images import Photo
 from superfeat.methods import method_of
 from superfeat.nets.fire import Fire
+from superfeat.nets.training import stage_maps
+from superfeat.nets.trunk import ResNet
 from superfeat.training.inputs import PhotoInputs
 from superfeat.training.whiten import fit_whitening
 from superfeat.weights import Network, build_module, load_network
@@ -141,3 +143,14 @@ def settle_batch_norms(trunk: Any, inputs: PhotoInputs, side: int) -> None:
     trunk.eval()
     for norm in norms:
         norm.momentum = 0.1
+
+
+def frozen_part(network: Network, config: TrainingConfig, device: str) -> Callable[[Tensor], Tensor]:
+    """What is frozen of the trunk, from pixels to the maps that are stored: all of it, or its first stages."""
+    trunk = network.module.trunk
+    if not config.stored_maps:
+        whole: Callable[[Tensor], Tensor] = network.on(device).trunk  # type: ignore[attr-defined]
+        return whole
+    if type(trunk) is not ResNet:
+        raise SuperfeatError(f"maps of the first stages are stored of a ResNet, not of a {type(trunk).__name__}")
+    return stage_maps(trunk, config.frozen_stages, device)

@@ -18,8 +18,7 @@ from superfeat.errors import SuperfeatError
 from superfeat.evaluation.searching import own_names
 from superfeat.nets.fire import Fire
 from superfeat.nets.local import pool
-from superfeat.nets.training import for_training, freeze_stages, stage_maps
-from superfeat.nets.trunk import ResNet
+from superfeat.nets.training import for_training, freeze_stages
 from superfeat.threads import in_order
 from superfeat.training.inputs import Inputs, MapInputs, PhotoInputs, Showing, one_thread, store_maps
 from superfeat.training.mining import (
@@ -41,7 +40,7 @@ from superfeat.training.run import (
     optimiser_state,
     restore_optimiser,
 )
-from superfeat.training.start import prepare_start
+from superfeat.training.start import frozen_part, prepare_start
 from superfeat.training.steps import Stepper, draw_showings
 from superfeat.training.validation import Score, decisive, facts_of, validate
 from superfeat.weights import Network, build_module
@@ -153,7 +152,7 @@ class Trainer:
                 facts = {"images": len(photos.photos), "max_side": self.config.max_side}
                 folder = self.folder.path / "maps"
                 workers = self.workers if self.device == "cpu" else 1
-                maps = self._frozen_part()
+                maps = frozen_part(self.network, self.config, self.device)
                 for done in store_maps(folder, facts, maps, photos, len(photos.photos), workers, self.device):
                     yield Event("maps", done, len(photos.photos))
             self.ranks.wait()
@@ -168,16 +167,6 @@ class Trainer:
             self.workers,
             self.device,
         )
-
-    def _frozen_part(self) -> Callable[[Tensor], Tensor]:
-        """What is frozen of the trunk, from pixels to the maps that are stored."""
-        trunk = self.network.module.trunk
-        if not self.config.stored_maps:
-            whole: Callable[[Tensor], Tensor] = self.network.on(self.device).trunk  # type: ignore[attr-defined]
-            return whole
-        if type(trunk) is not ResNet:
-            raise SuperfeatError(f"maps of the first stages are stored of a ResNet, not of a {type(trunk).__name__}")
-        return stage_maps(trunk, self.config.frozen_stages, self.device)
 
     # -- The loop
 
