@@ -127,6 +127,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "step, each image again": {"training": {"negatives_from": "step", "recompute": True}},
     "LIT on stored maps": {"training.parts": "lit"},
     "frozen stages": {"training.frozen_stages": 1},
+    "stored maps of frozen stages": {"training.frozen_stages": 1, "training.stored_maps": True},
 }
 
 

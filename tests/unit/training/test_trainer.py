@@ -1,5 +1,6 @@
 """The trainer between two steps: learning rates, the average of the weights, and what is frozen."""
 
+import dataclasses
 import math
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,12 +11,14 @@ import torch
 from torch import Tensor
 
 from fixtures_recipe import recipe_network, relative_error
-from superfeat.config import Recipe, TrainingConfig
+from superfeat.config import Recipe, TrainingConfig, TrunkConfig
+from superfeat.errors import SuperfeatError
 from superfeat.training.objective import MEASURES
 from superfeat.training.ranks import Ranks
+from superfeat.training.start import frozen_part
 from superfeat.training.steps import StepGradient
 from superfeat.training.trainer import Trainer, learning_rate
-from superfeat.weights import Network
+from superfeat.weights import Network, build_module
 
 RATE = 0.01
 EPOCHS, STEPS = 3, 4
@@ -154,3 +157,11 @@ def test_measures_are_summed_over_the_epoch(tiny_network: Network) -> None:
     trainer = trainer_of(tiny_network)
     weights_after_each_step(trainer, 3)
     assert trainer.totals[: len(MEASURES)].tolist() == [6.0] * len(MEASURES)
+
+
+def test_maps_of_the_first_stages_are_stored_of_a_resnet_alone(tiny_network: Network) -> None:
+    trunk = TrunkConfig("efficientnet-lite0", 2, neck=12)
+    config = dataclasses.replace(tiny_network.config, trunk=trunk)
+    chosen = TrainingConfig(frozen_stages=1, stored_maps=True)
+    with pytest.raises(SuperfeatError, match="of a ResNet, not of a EfficientNetLite"):
+        frozen_part(Network(build_module(config), config), chosen, "cpu")
