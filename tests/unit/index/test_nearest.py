@@ -5,13 +5,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 import pytest
 
 import oracles
-from superfeat.index.nearest import BLOCK, SHARE, nearest, prepare
+from superfeat.index import nearest as nearest_module
+from superfeat.index.nearest import BLOCK, SHARE, find_sides, nearest, prepare
 from superfeat.index.products import LANES, ROWS, has_avx2, has_vnni, products_avx2, products_plain, products_vnni
 
 Sizes = tuple[int, int, int, int]
@@ -259,3 +261,71 @@ def test_a_processor_without(lacking: str, taken: str, tmp_path: Path) -> None:
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), nearest(vectors, prepare(centroids), 5))
+
+
+# --- two sides --------------------------------------------------------------------------------------------------------
+
+
+def two_sides(kind: Callable[[int, int, int], np.ndarray], n: int, dim: int, seed: int, apart: float) -> np.ndarray:
+    """Every third one lies elsewhere along the diagonal, as points do."""
+    values = kind(n, dim, seed)
+    values[::3] += np.float32(apart)
+    return values
+
+
+@pytest.mark.parametrize("kind", [normal, whole])
+@pytest.mark.parametrize("dim", [7, 33, 128])
+@pytest.mark.parametrize("count", [1, 5, 90])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_words_on_two_sides(kind: Callable[..., np.ndarray], dim: int, count: int, workers: int) -> None:
+    """More words than one side has, vectors on both sides, between them and far out; and equal distances."""
+    centroids = two_sides(kind, 260, dim, 2, 60.0)
+    sides = find_sides(centroids)
+    assert sides.first == 173
+    assert sorted(sides.order[sides.first :].tolist()) == list(range(0, 260, 3))
+    vectors = two_sides(kind, 300, dim, 1, 60.0)
+    vectors[1::7] += np.float32(30.0)  # as far from one side as from the other
+    vectors[2::7] += np.float32(55.0)
+    vectors[3::7] -= np.float32(500.0)
+    assert_nearest(vectors, centroids, count, workers)
+
+
+def test_equal_distances_on_both_sides_go_to_the_lower_number() -> None:
+    """The same word again and again, on either side of where the vectors lie."""
+    centroids = np.where(np.arange(200)[:, None] % 2, 1.0, -1.0).astype(np.float32) * np.ones((200, 16), np.float32)
+    centroids[:, 0] += np.float32(0.25) * (np.arange(200) // 100)
+    assert find_sides(centroids).first == 100
+    assert_nearest(np.zeros((9, 16), np.float32), centroids, 7)
+    assert_nearest(whole(50, 16, 3), centroids, 120)
+
+
+def test_last_bits_on_two_sides() -> None:
+    """Rounding from the mean of a side must not make a bound too tight by a little."""
+    first = two_sides(normal, 150, 24, 2, 60.0)
+    centroids = np.concatenate([first, np.nextafter(first, np.float32(np.inf)), np.nextafter(first, np.float32(0))])
+    assert find_sides(centroids).first == 300
+    vectors = np.concatenate([first, (first + np.roll(first, 3, axis=0)) / 2]).astype(np.float32)
+    assert_nearest(vectors, centroids, 4)
+
+
+def test_no_sides_without_a_gap() -> None:
+    assert find_sides(normal(500, 16)).first == 500
+    assert find_sides(two_sides(normal, 500, 16, 2, 0.1)).first == 500
+    few = normal(500, 16)
+    few[:20] += 60
+    assert find_sides(few).first == 500, "too few to be a side"
+    assert_nearest(normal(30, 16, 1), few, 3)
+
+
+def test_hardly_a_vector_meets_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[int] = []
+    true_block = nearest_module._nearest_block
+
+    def counting(vectors: np.ndarray, centroids: Any, begin: int, end: int, *rest: np.ndarray) -> None:
+        met.append(len(vectors) * (end - begin))
+        true_block(vectors, centroids, begin, end, *rest)
+
+    monkeypatch.setattr(nearest_module, "_nearest_block", counting)
+    centroids, vectors = two_sides(normal, 400, 32, 2, 60.0), two_sides(normal, 300, 32, 1, 60.0)
+    nearest(vectors, prepare(centroids), 1)
+    assert sum(met) == 100 * 134 + 200 * 266
