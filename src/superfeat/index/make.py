@@ -256,7 +256,8 @@ def _in_best_precision(known: IndexFacts, asked: _Wanted, network: Network, *, n
     config = extract_settings(known, asked.profile, asked.settings, network.config.method)
     if "precision" in asked.settings:
         return config
-    if new and asked.device == "cpu" and asked.profile in (None, *INT8_PROFILES) and int8_pays(network):
+    here = asked.device == "cpu" and asked.crew is None  # whether it pays elsewhere nobody has tried
+    if new and here and asked.profile in (None, *INT8_PROFILES) and int8_pays(network):
         return dataclasses.replace(config, precision="int8")
     return possible(config, network, asked.device)
 
