@@ -230,7 +230,8 @@ class TrainingConfig:
     least_side: int | None = None  # each step draws its longest side between this and max_side; None: always max_side
     parts: Literal["all", "lit"] = "all"  # "lit": the trunk is frozen and its maps are computed once
     frozen_stages: int = 0  # so many stages of the trunk, from the pixels on, stay as they are
-    stored_maps: bool = False  # of the frozen stages: computed once, kept in 16 bits
+    # Maps of the frozen stages are computed once, and kept in 16 bits; None: they are not
+    stored_maps: bool | None = dataclasses.field(default=None, metadata=OPTIONAL)
     precision: Literal["float32", "bf16"] = "float32"
     recompute: bool = False  # one image's graph at a time: a third more work, a fraction of the memory
     whitening_images: int = WHITENING_IMAGES
@@ -243,6 +244,8 @@ class TrainingConfig:
             require(getattr(self, name) >= value, f"training.{name}", getattr(self, name), f"{value} or more")
         small = self.least_side is None or 16 <= self.least_side <= self.max_side
         require(small, "training.least_side", self.least_side, f"16 to training.max_side ({self.max_side})")
+        if self.stored_maps is False:
+            object.__setattr__(self, "stored_maps", None)  # as it was before there was any
         good = not self.stored_maps or (self.frozen_stages > 0 and self.parts == "all")
         require(good, "training.stored_maps", self.stored_maps, "false, unless training.frozen_stages is above 0")
         require(

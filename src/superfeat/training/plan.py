@@ -130,7 +130,7 @@ def _measure(recipe: Recipe, start: Network, training_set: TrainingSet) -> tuple
         maps=config.parts == "lit",
         precision=config.precision,
         frozen_stages=config.frozen_stages,
-        stored=config.stored_maps,
+        stored=bool(config.stored_maps),
     )
     parameters = [value for value in module.parameters() if value.requires_grad]
     peak, began = _peak_bytes(), time.process_time()

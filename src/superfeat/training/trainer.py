@@ -105,7 +105,7 @@ class Trainer:
             maps=frozen,
             precision=self.config.precision,
             frozen_stages=self.config.frozen_stages,
-            stored=self.config.stored_maps,
+            stored=bool(self.config.stored_maps),
         )
         trunk = [value for name, value in self.parameters.items() if name.startswith("trunk.")]
         power = [value for name, value in self.parameters.items() if name == POWER]

@@ -199,6 +199,7 @@ DOCUMENT = PROJECT / "docs" / "training.md"
 BEYOND = {
     *(f"training.{name}" for name in ("negatives_from", "frozen_stages", "least_side", "schedule", "warm_up")),
     *("training.trunk_rate", "training.average", "data.synthetic_views", "data.balance", "losses.decorrelated"),
+    "training.stored_maps",
 }
 
 
