@@ -31,7 +31,7 @@ from superfeat.settings import OPTIONAL, nearest_name, require
 
 DEFAULT_WEIGHTS = "fire-landmarks-3"  # what is used where nobody says
 DEFAULT_PROFILE = "fast"
-INT8_PROFILES = ("fast", "large")  # whose products may be in int8 where nobody says; the paper's are float32
+INT8_PROFILES = ("fast", "quick", "large")  # whose products may be in int8 where nobody says; the paper's are float32
 OWN_CODEBOOK = "own"  # one learned from what is indexed
 CALIBRATION = "calibration.json"  # in an index or a network's folder: from scores to probabilities
 CARRIED_CODEBOOK = "codebook"  # in a network's folder
@@ -374,5 +374,6 @@ _FAST = ExtractConfig(features_per_scale=100, max_side=640, scales=(1.0, 0.707, 
 PROFILES: dict[str, ExtractConfig] = {
     "paper": ExtractConfig(),
     "fast": _FAST,
+    "quick": dataclasses.replace(_FAST, max_side=480),
     "large": dataclasses.replace(_FAST, max_side=1024),
 }

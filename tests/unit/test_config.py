@@ -238,10 +238,11 @@ def test_whole_numbers_are_good_for_floats() -> None:
 
 
 def test_profiles() -> None:
-    assert set(PROFILES) == {"paper", "fast", "large"}
-    fast, large = ExtractConfig.profile("fast"), ExtractConfig.profile("large")
+    assert set(PROFILES) == {"paper", "fast", "quick", "large"}
+    quick, fast, large = (ExtractConfig.profile(name) for name in ("quick", "fast", "large"))
     assert dataclasses.replace(large, max_side=fast.max_side) == fast
-    assert large.max_side > fast.max_side
+    assert dataclasses.replace(quick, max_side=fast.max_side) == fast
+    assert large.max_side > fast.max_side > quick.max_side
     assert fast.max_side < ExtractConfig().max_side
     assert len(fast.scales) <= len(ExtractConfig().scales)
     with pytest.raises(ConfigError, match="unknown profile 'fats'; did you mean 'fast'"):
