@@ -39,8 +39,12 @@ def in_precision(network: Network, config: ExtractConfig) -> Network:
 
 def possible(config: ExtractConfig, network: Network, device: str = "cpu") -> ExtractConfig:
     """These settings, in float32 where int8 cannot be had: not on this device, without the package or the ranges."""
-    if config.precision is None or (device == "cpu" and network.ranges is not None and runs_onnx()):
+    if config.precision is None:
         return config
+    if device == "cpu" and runs_onnx():
+        with contextlib.suppress(SuperfeatError):
+            in_precision(network, config)
+            return config
     return dataclasses.replace(config, precision=None)
 
 
@@ -58,10 +62,8 @@ def _quantised(network: Network) -> Network:
         with contextlib.suppress(WeightsError):  # damaged: it is made again
             return load_onnx(path).standing_for(network.digest)
     with tempfile.TemporaryDirectory(prefix="superfeat-int8-") as folder:
-        plain, made = kept_path(network.digest), Path(folder, "int8.onnx")
-        if not keep_export(network):
-            plain = Path(folder, "float32.onnx")
-            export_onnx(network, plain)
+        plain, made = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
+        export_onnx(network, plain)
         quantise_onnx(plain, made, network.ranges)
         with contextlib.suppress(OSError, SuperfeatError):  # a cache that cannot be written: it is made each time
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,17 +82,15 @@ def int8_pays(network: Network) -> bool:
     """
     if network.ranges is None or not runs_onnx():
         return False
-    ratio = known_ratio(network.digest)
-    if ratio is None:
-        try:
-            in_precision(network, ExtractConfig(precision="int8"))
-            if not keep_export(network):
-                return False
+    try:
+        in_precision(network, ExtractConfig(precision="int8"))
+        ratio = known_ratio(network.digest)
+        if ratio is None and keep_export(network):
             ratio = _measure(kept_path(network.digest), kept_path(network.digest, "int8"))
             keep_ratio(network.digest, ratio)
-        except Exception:  # nobody asked for int8: packages of others raise types of their own
-            return False
-    return ratio < WORTH
+    except Exception:  # nobody asked for int8: packages of others raise types of their own
+        return False
+    return ratio is not None and ratio < WORTH
 
 
 def _measure(plain: Path, small: Path) -> float:

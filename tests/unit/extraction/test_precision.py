@@ -1,6 +1,7 @@
 """int8 in the place of a network: made of the ranges that it brings, taken where it pays, mixed with float32."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from PIL import Image
 from fixtures_recipe import network_with_words, noise
 from superfeat.config import ExtractConfig
 from superfeat.engine import Engine
-from superfeat.errors import ConfigError, ImageError, SuperfeatError, WeightsError
+from superfeat.errors import ConfigError, ImageError, MissingExtraError, SuperfeatError, WeightsError
 from superfeat.extraction import kept, precision
 from superfeat.extraction.extract import extract, extract_image, pool_to
 from superfeat.extraction.kept import SWITCH, kept_path, known_ratio
@@ -138,6 +139,24 @@ def test_without_ranges_it_says_what_to_do(folder: Path, photos: Path) -> None:
         list(extract(network, photos, INT8))
     assert possible(INT8, network) == FLOAT32
     assert not int8_pays(network)
+
+
+def test_where_it_cannot_be_made_float32_is_taken(
+    folder: Path, photos: Path, tmp_path: Path, timed: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package that makes it is gone, and so is what was kept: nobody asked for int8, and nothing is refused."""
+    timed(0.4)
+    path = index_photos(photos, tmp_path / "index", weights=folder, settings=SETTINGS).path
+    assert precision_of(path) == "int8"
+    for file in kept_path("x").parent.glob("*.onnx"):
+        file.unlink()
+    monkeypatch.setitem(sys.modules, "onnx.helper", None)
+    assert not int8_pays(load_network(folder))
+    Image.fromarray(noise(72, 96, 7)).save(photos / "new.png")
+    assert index_photos(photos, path).new == 1
+    assert len(Engine.open(path).search(photos / "new.png"))
+    with pytest.raises(MissingExtraError):
+        list(extract(load_network(folder), photos, INT8))
 
 
 # -- Ranges
