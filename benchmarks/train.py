@@ -11,7 +11,7 @@ With --frozen the first two stages of the trunk are not trained, in both; ours h
 (training.stored_maps; gradients are compared without that rounding).
 
     python -m benchmarks.train --rounds 5 --json benchmarks/results/train.json
-    python -m benchmarks.train --rounds 3 --frozen --json benchmarks/results/train_stored.json
+    python -m benchmarks.train --rounds 3 --sizes 224 362 --frozen --json benchmarks/results/train_stored.json
     python -m benchmarks.train --sizes 224 --silent 0 3 5 --json benchmarks/results/train_silent.json
 """
 

@@ -31,7 +31,8 @@ def for_training(
     is a function of their maps.
     """
     trunk = network.trunk
-    frozen = FrozenStages(trunk, frozen_stages) if frozen_stages and can_fuse(trunk) else None  # type: ignore[arg-type]
+    fused = frozen_stages and not stored and can_fuse(trunk)  # type: ignore[arg-type]
+    frozen = FrozenStages(trunk, frozen_stages) if fused else None  # type: ignore[arg-type]
     cheap = network.folded()
 
     def describe(x: Tensor) -> Local:
@@ -83,9 +84,7 @@ def run_folded(
     else:
         x = _convolve(trunk.conv1, trunk.bn1, images.contiguous(memory_format=torch.channels_last))
         x, done = trunk.maxpool(x), 0
-    for block in trunk.blocks()[done:]:
-        x = _run_block(block, x)
-    return x
+    return _run_blocks(trunk, x, done)
 
 
 def stage_maps(trunk: ResNet, stages: int, device: str = "cpu") -> Callable[[Tensor], Tensor]:
@@ -108,7 +107,12 @@ def run_behind(
 ) -> Float[Tensor, "batch channels h w"]:
     """The trunk behind its first stages, on a map of these."""
     done = sum(len(list(trunk.get_submodule(name).children())) for name in trunk.stage_names[:stages])
-    x = x.contiguous(memory_format=torch.channels_last)
+    return _run_blocks(trunk, x.contiguous(memory_format=torch.channels_last), done)
+
+
+def _run_blocks(
+    trunk: ResNet, x: Float[Tensor, "batch inputs height width"], done: int
+) -> Float[Tensor, "batch channels h w"]:
     for block in trunk.blocks()[done:]:
         x = _run_block(block, x)
     return x
