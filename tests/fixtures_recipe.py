@@ -121,6 +121,14 @@ def absolute_error(found: npt.ArrayLike, expected: npt.ArrayLike) -> float:
     return float(abs(a - b).max())
 
 
+def save_noise(folder: Path, count: int) -> Path:
+    """So many photos of nothing, all different: p0.png, p1.png, ..."""
+    folder.mkdir()
+    for number in range(count):
+        Image.fromarray(noise(72, 96, number)).save(folder / f"p{number}.png")
+    return folder
+
+
 def noise(height: int, width: int, seed: int = 0) -> npt.NDArray[np.uint8]:
     """A random photo with some structure: coarse noise, smoothly enlarged."""
     coarse = np.random.default_rng(seed).integers(0, 256, (max(1, height // 4), max(1, width // 4), 3), dtype=np.uint8)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fixtures_recipe import network_with_words, noise
+from fixtures_recipe import network_with_words, noise, save_noise
 from superfeat.engine import Engine
 from superfeat.errors import SuperfeatError
 from superfeat.extraction.kept import SWITCH, keep_export, kept_path
@@ -31,11 +31,7 @@ def network(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for number in range(5):
-        Image.fromarray(noise(72, 96, number)).save(folder / f"p{number}.png")
-    return folder
+    return save_noise(tmp_path / "photos", 5)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fixtures_recipe import network_with_words, noise
+from fixtures_recipe import network_with_words, noise, save_noise
 from superfeat.config import ExtractConfig
 from superfeat.engine import Engine
 from superfeat.errors import ConfigError, ImageError, MissingExtraError, SuperfeatError, WeightsError
@@ -38,11 +38,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for number in range(4):
-        Image.fromarray(noise(72, 96, number)).save(folder / f"p{number}.png")
-    return folder
+    return save_noise(tmp_path / "photos", 4)
 
 
 @pytest.fixture
