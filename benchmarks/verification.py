@@ -10,7 +10,8 @@ Features that are not in FOLDER are extracted into it with the profile `fast` an
 stopped and goes on). Which photos are alike enough for diffusion is told by the calibration beside the codebook, or
 without one by the collection. --folders orders what is found in small folders with a single match, drawn from a set.
 Probabilities are judged by leaving one collection out: a fit to all others, for each. The calibration that is written
-is fitted to the sets of --ship alone, whose licences allow it.
+is fitted to the sets of --ship alone, whose licences allow it. With --calibration nothing is fitted, and the sets are
+judged by that one: by features of int8, say. A codebook may be that of the network's teacher.
 """
 
 import argparse
@@ -98,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--kept", type=Path, help="folder that keeps what was found, for other fits (probability)")
         verb.add_argument("--write", type=Path, help="where to write the calibration (probability)")
         verb.add_argument(
-            "--calibration", type=Path, help="for duplicates, and for rerank [there: beside the codebook]"
+            "--calibration", type=Path, help="to judge by, for duplicates, and for rerank [there: beside the codebook]"
         )
     verb = verbs.add_parser("time")
     verb.set_defaults(work=measure_time)
@@ -333,7 +334,11 @@ def probability(args: argparse.Namespace) -> dict[str, Any]:
     """Each collection by a fit to all others; and those that are not fitted to by what is shipped: with clues, with
     scores alone, and by always saying the share.
     """
-    codebook, args.background = Codebook.open(args.codebook), None
+    codebook, args.background = Codebook(Codebook.open(args.codebook).centroids), None  # of any network: a student
+    if args.calibration is not None:
+        given = read_calibration(args.calibration)
+        args.background = given.background
+        return judge_by(given, args, codebook, args.sets)
     alike = [args.alike] if args.alike else []
     sources, shipped = [*args.sets, *alike], [*args.ship, *alike]
     labelled = [read_set(source, args) for source in sources]
@@ -345,9 +350,18 @@ def probability(args: argparse.Namespace) -> dict[str, Any]:
         facts |= judge_set(fitted, found, number, f"{one.test.name} by others")
     written = ship(args, codebook, shipped)
     args.background = written.background
-    for source in (*(source for source in sources if source not in shipped), *args.tests):
+    others = [source for source in sources if source not in shipped]
+    return facts | judge_by(written, args, codebook, [*others, *args.tests])
+
+
+def judge_by(
+    calibration: Calibration, args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]
+) -> dict[str, Any]:
+    """Sets that it was not fitted to, each by itself."""
+    facts: dict[str, Any] = {}
+    for source in sources:
         one = read_set(source, args)
-        facts |= judge_set(written, find_results(args, codebook, [one]), 0, f"{one.test.name} by shipped")
+        facts |= judge_set(calibration, find_results(args, codebook, [one]), 0, f"{one.test.name} by shipped")
     return facts
 
 

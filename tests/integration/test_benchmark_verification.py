@@ -97,6 +97,9 @@ def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tm
     assert fitted == first
     assert fitted.weights is not None
     assert fitted.largest == max(verification.SIZES[:4] + verification.SIZES[5:])
+    verification.main(["probability", *given, "--sets", "other", "--calibration", str(written)])
+    again = json.loads((tmp_path / "out").read_text())
+    assert again == {name: found[name] for name in ("drawn: other by shipped", "whole: other by shipped")}
     verification.main(["duplicates", *given, "--calibration", str(written)])
     groups = json.loads((tmp_path / "out").read_text())
     assert groups["one"]["precision"] > 0.9
