@@ -9,9 +9,10 @@
 `extract` begins with the profile `fast` and keeps where features lie, so that benchmarks.verification and
 benchmarks.calibration can use the folder too; it can be stopped and goes on. `a+b` asks the photos of b with the
 queries of a, whose words must be the same: a network that learned from b's; with `a+b//c` every second photo has the
-features of c. `compare` judges each set by itself, or
-with --together the photos of all sets in one database: Hard where a set has it, paired bootstrap against the last one
-named, of each set and of the mean of the sets. `time` lets the networks take turns with each photo, on one thread.
+features of c. `a@100,0.5` keeps of each scale of a the strongest 100 super-features and half of the points. `compare`
+judges each set by itself, or with --together the photos of all sets in one database: Hard where a set has it, paired
+bootstrap against the last one named, of each set and of the mean of the sets. `time` lets the networks take turns with
+each photo, on one thread.
 `draw` shows mAP against CPU-seconds, a line for each network and precision; its points name what was compared and what
 was timed.
 """
@@ -46,6 +47,8 @@ from superfeat.weights import load_network
 
 SETS = ("terrassa12", "rparis6k_mini_ext", "val_landmarks")
 MIXED = "//"  # between two folders of features
+CHOSEN = "@"  # before what is kept of each scale
+TEMPLATES = 256  # numbers below are of super-features, others of points
 BYTES_PER_WORD = 18  # a posting; names and places come on top
 DRAWS = 10_000
 
@@ -101,8 +104,11 @@ def title(folders: str) -> str:
 
 def read_all(features: str, args: argparse.Namespace) -> list[Labelled]:
     folder, _, second = features.partition(MIXED)
+    folder, _, choice = folder.partition(CHOSEN)
     args.features = Path(folder)
     found = [read_set(name, args) for name in args.sets]
+    if choice:
+        return [one._replace(store=Chosen(one.store.path, *map(float, choice.split(",")))) for one in found]
     if not second:
         return found
     return [one._replace(store=Mixed(one.store.path, Path(second) / one.test.name)) for one in found]
@@ -118,6 +124,30 @@ class Mixed(FeatureStore):
 
     def __getitem__(self, name: str) -> Features:
         return self.other[name] if name in self.theirs else super().__getitem__(name)
+
+
+class Chosen(FeatureStore):
+    """A features folder of which fewer features are taken: of each scale the strongest."""
+
+    def __init__(self, path: Path, superfeatures: float, points: float) -> None:
+        super().__init__(path)
+        self.superfeatures = round(superfeatures)
+        self.points = points  # as a share
+
+    def __getitem__(self, name: str) -> Features:
+        return strongest_of_scales(super().__getitem__(name), self.superfeatures, self.points)
+
+
+def strongest_of_scales(features: Features, superfeatures: int, points: float) -> Features:
+    """So many super-features of each scale, and this share of its points."""
+    kept = []
+    order = np.argsort(-features.strengths, kind="stable")
+    for scale in np.unique(features.scales):
+        own = order[features.scales[order] == scale]
+        point = features.ids[own] >= TEMPLATES
+        kept += [own[~point][:superfeatures], own[point][: round(points * point.sum())]]
+    rows = np.sort(np.concatenate(kept))
+    return dataclasses.replace(features, **{field: array[rows] for field, array in features.arrays().items()})
 
 
 def unsigned(asked: Iterable[Features | None]) -> Iterator[Features | None]:

@@ -163,6 +163,25 @@ def test_every_second_photo_may_have_the_features_of_another_folder(given: list[
     assert bad["mean"] < alone["mean"] - 10
 
 
+def test_fewer_features_of_each_scale_may_be_kept(given: list[str], tmp_path: Path) -> None:
+    features, words = str(tmp_path / "features"), str(tmp_path / "codebook")
+    asked = [f"{folder}={words}" for folder in (f"{features}@2,0", f"{features}@1000,1", features)]
+    networks.main(["compare", *asked, "--data", str(tmp_path), "--sets", "one", "--json", str(tmp_path / "out")])
+    few, every, alone = json.loads((tmp_path / "out").read_text())["networks"]
+    assert (few.pop("network"), every.pop("network")) == ("features@2,0", "features@1000,1")
+    assert few["words"] < alone["words"]
+    assert every == {key: value for key, value in alone.items() if key != "network"}
+
+
+def test_the_strongest_super_features_and_a_share_of_the_points_of_each_scale() -> None:
+    strengths = np.array([9, 8, 7, 6, 5, 4, 3, 2], np.float32)
+    scales = np.array([1, 0.5, 1, 1, 0.5, 1, 1, 1], np.float32)
+    ids = np.array([0, 7, 256, 3, 8, 5, 300, 257], np.int32)
+    features = Features("a", np.arange(8, dtype=np.float32)[:, None], strengths, scales, ids)
+    kept = networks.strongest_of_scales(features, 2, 2 / 3)
+    assert kept.vectors[:, 0].tolist() == [0, 1, 2, 3, 4, 6]  # of scale 1: 0 and 3, and two of three points
+
+
 def test_networks_take_turns_with_each_photo(tmp_path: Path) -> None:
     for number in range(3):
         Image.fromarray(noise(48, 64, number)).save(tmp_path / f"{number}.png")
