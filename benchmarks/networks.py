@@ -9,10 +9,10 @@
 `extract` begins with the profile `fast` and keeps where features lie, so that benchmarks.verification and
 benchmarks.calibration can use the folder too; it can be stopped and goes on. `a+b` asks the photos of b with the
 queries of a, whose words must be the same: a network that learned from b's; with `a+b//c` every second photo has the
-features of c. `a@100,0.5` keeps of each scale of a the strongest 100 super-features and half of the points. `compare`
-judges each set by itself, or with --together the photos of all sets in one database: Hard where a set has it, paired
-bootstrap against the last one named, of each set and of the mean of the sets. `time` lets the networks take turns with
-each photo, on one thread.
+features of c. `a@100,0.5` keeps of each scale of a the strongest 100 super-features and half of the points, and
+`a=CODEBOOK:assignments=12` is searched with other settings. `compare` judges each set by itself, or with --together the
+photos of all sets in one database: Hard where a set has it, paired bootstrap against the last one named, of each set
+and of the mean of the sets. `time` lets the networks take turns with each photo, on one thread.
 `draw` shows mAP against CPU-seconds, a line for each network and precision; its points name what was compared and what
 was timed.
 """
@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.calibration import read_set
-from superfeat.config import ExtractConfig
+from superfeat.config import ExtractConfig, SearchConfig
 from superfeat.datasets.retrieval_set import Query
 from superfeat.evaluation.metrics import average_precision, paired_bootstrap
 from superfeat.evaluation.searching import names_in, numbered, search_set, stored_queries
@@ -79,21 +79,22 @@ def extract(args: argparse.Namespace) -> None:
 def compare(args: argparse.Namespace) -> None:
     found = {}
     for text in args.networks:
-        folders, _, codebook = text.partition("=")
+        folders, _, words_and_settings = text.partition("=")
+        codebook, _, settings = words_and_settings.partition(":")
         asking, _, asked = folders.partition("+")
         labelled = [read_all(folder, args) for folder in (asked or asking, asking)]
         groups = list(zip(*labelled, strict=True))
         words = Codebook(Codebook.open(Path(codebook)).centroids)  # of any network: a student, int8
-        found[folders] = judge(words, [groups] if args.together else [[one] for one in groups])
-        print(json.dumps({"network": title(folders), **summary(found[folders])}), flush=True)
+        search = overlay(SearchConfig(), read_settings(settings))
+        name = f"{title(folders)}:{settings}" if settings else title(folders)
+        found[name] = judge(words, [groups] if args.together else [[one] for one in groups], search)
+        print(json.dumps({"network": name, **summary(found[name])}), flush=True)
     *others, last = found
-    differences = [
-        {"first": title(name), "second": title(last), **difference(found[name], found[last])} for name in others
-    ]
+    differences = [{"first": name, "second": last, **difference(found[name], found[last])} for name in others]
     for one in differences:
         print(json.dumps(one))
     if args.json:
-        rows = [{"network": title(name), **summary(one)} for name, one in found.items()]
+        rows = [{"network": name, **summary(one)} for name, one in found.items()]
         facts = {"together": args.together, "networks": rows, "differences": differences}
         args.json.write_text(json.dumps(facts, indent=1) + "\n")
 
@@ -155,12 +156,12 @@ def unsigned(asked: Iterable[Features | None]) -> Iterator[Features | None]:
     return (one and dataclasses.replace(one, network=None) for one in asked)
 
 
-def judge(codebook: Codebook, groups: Sequence[Sequence[tuple[Labelled, Labelled]]]) -> Judged:
+def judge(codebook: Codebook, groups: Sequence[Sequence[tuple[Labelled, Labelled]]], search: SearchConfig) -> Judged:
     """Each group of sets is one database; of each set the features that are asked, and those that ask."""
     judged = Judged({}, {})
     for group in groups:
         with tempfile.TemporaryDirectory() as folder:
-            index = index_sets(Path(folder, "index"), codebook, [one for one, _ in group])
+            index = index_sets(Path(folder, "index"), codebook, [one for one, _ in group], search)
             names = [numbered(place, name) for place, (one, _) in enumerate(group) for name in one.images()]
             number_of = {name: number for number, name in enumerate(names)}
             for place, (one, asking) in enumerate(group):
@@ -256,9 +257,12 @@ def draw(args: argparse.Namespace) -> None:
 def contender(text: str) -> tuple[Any, ExtractConfig]:
     """NETWORK, or NETWORK:setting=value,setting=value with settings of the extraction."""
     name, _, changes = text.partition(":")
-    parts = re.split(r",(?=[a-z_]+=)", changes) if changes else []
-    config = overlay(ExtractConfig.profile("fast"), dict(parse_assignment(part) for part in parts))
-    return load_network(name), config
+    return load_network(name), overlay(ExtractConfig.profile("fast"), read_settings(changes))
+
+
+def read_settings(text: str) -> dict[str, Any]:
+    """setting=value,setting=value, where a value may be a list."""
+    return dict(parse_assignment(part) for part in re.split(r",(?=[a-z_]+=)", text) if part)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -274,7 +278,7 @@ def main(arguments: list[str] | None = None) -> None:
             verb.add_argument("--features", type=Path, required=True)
             verb.add_argument("--set", action="append", default=[], help="of the extraction, e.g. max_side=480")
         else:
-            verb.add_argument("networks", nargs="+", metavar="FEATURES=CODEBOOK")
+            verb.add_argument("networks", nargs="+", metavar="FEATURES=CODEBOOK[:SETTINGS]")
             verb.add_argument("--together", action="store_true")
             verb.add_argument("--json", type=Path)
     verb = verbs.add_parser("time")

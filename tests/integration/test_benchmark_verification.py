@@ -173,6 +173,20 @@ def test_fewer_features_of_each_scale_may_be_kept(given: list[str], tmp_path: Pa
     assert every == {key: value for key, value in alone.items() if key != "network"}
 
 
+def test_the_same_features_may_be_searched_in_several_ways(given: list[str], tmp_path: Path) -> None:
+    """Among features that are mostly noise the order of the results depends on it."""
+    for values in (tmp_path / "features").glob("*/vectors.npy"):
+        rows = np.load(values, mmap_mode="r+")
+        rows += 3 * np.random.default_rng(0).standard_normal(rows.shape, np.float32)
+        rows.flush()
+    asked = f"{tmp_path / 'features'}={tmp_path / 'codebook'}"
+    ways = [f"{asked}:assignments=1,alpha=0.0", asked]
+    networks.main(["compare", *ways, "--data", str(tmp_path), "--sets", "one", "--json", str(tmp_path / "out")])
+    blunt, plain = json.loads((tmp_path / "out").read_text())["networks"]
+    assert (blunt["network"], plain["network"]) == ("features:assignments=1,alpha=0.0", "features")
+    assert blunt["mean"] != plain["mean"]
+
+
 def test_the_strongest_super_features_and_a_share_of_the_points_of_each_scale() -> None:
     strengths = np.array([9, 8, 7, 6, 5, 4, 3, 2], np.float32)
     scales = np.array([1, 0.5, 1, 1, 0.5, 1, 1, 1], np.float32)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64, Int8, Int64
 
-from superfeat.config import SearchConfig
+from superfeat.config import IndexConfig, SearchConfig
 from superfeat.datasets.retrieval_set import RetrievalSet
 from superfeat.errors import DatasetError, SuperfeatError
 from superfeat.evaluation.searching import add_images, names_in, numbered, search_set, stored_queries
@@ -116,9 +116,14 @@ def origin_of(index: Index) -> Origin:
 # -- Photos -> scores
 
 
-def index_sets(path: str | Path, codebook: Codebook, labelled: Sequence[Labelled]) -> Index:
-    """One index of all the photos that can be found."""
-    index = Index.create(path, codebook)
+def index_sets(
+    path: str | Path,
+    codebook: Codebook,
+    labelled: Sequence[Labelled],
+    search: SearchConfig = SearchConfig(),  # noqa: B008 - frozen
+) -> Index:
+    """One index of all the photos that can be found, and how it is searched."""
+    index = Index.create(path, codebook, IndexConfig(search=search))
     for number, one in enumerate(labelled):
         names = one.images()
         if not names:
