@@ -9,9 +9,11 @@
 Features that are not in FOLDER are extracted into it with the profile `fast` and the places of features (it can be
 stopped and goes on). Which photos are alike enough for diffusion is told by the calibration beside the codebook, or
 without one by the collection. --folders orders what is found in small folders with a single match, drawn from a set.
-Probabilities are judged by leaving one collection out: a fit to all others, for each. The calibration that is written
-is fitted to the sets of --ship alone, whose licences allow it. With --calibration nothing is fitted, and the sets are
-judged by that one: by features of int8, say. A codebook may be that of the network's teacher.
+Probabilities are judged by leaving one collection out: a fit to all others, for each. A fit counts what the queries of
+its sets find in random collections, and what all their photos find in those that they themselves fall into. The
+calibration that is written is fitted to the sets of --ship alone, whose licences allow it. With --calibration nothing
+is fitted, and the sets are judged by that one: by features of int8, say. A codebook may be that of the network's
+teacher.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.calibration import DRAWN, FIT, compare, judge, origin_of, read_set, show
+from benchmarks.calibration import DRAWN, FIT, judge, origin_of, read_set, show
 from benchmarks.search import Collection
 from superfeat.config import CALIBRATION, SearchConfig
 from superfeat.datasets.retrieval_set import Query
@@ -41,7 +43,7 @@ from superfeat.index.places import encode_places
 from superfeat.index.segments import Layout, build_segment
 from superfeat.index.snapshot import Snapshot
 from superfeat.probability.apply import background_for, link_floor
-from superfeat.probability.comparing import Labelled, index_sets
+from superfeat.probability.comparing import Labelled, compare_photos, compare_sets, index_sets
 from superfeat.probability.fit import (
     ALL,
     DRAWN_SIZES,
@@ -50,6 +52,7 @@ from superfeat.probability.fit import (
     choose_results,
     draw_results,
     fit_results,
+    join_results,
     measure_background,
     predict,
     whole_results,
@@ -73,8 +76,8 @@ SIZES = (*DRAWN_SIZES, ALL, *PADDED_SIZES)
 METHODS = ("off", "geometry", "expand", "diffuse")
 SEGMENT, SHAPE = 32768, (4, 3)  # images of a segment, and width and height of drawn photos
 ALONE = " alone"  # a photo of no thing that is looked for
-DRAWN_EVERY = 31  # results of drawn landmarks of which one counts in a fit; 20 of a search follow each other
-ALIKE_EVERY = 11  # the same of things that look alike
+# Results of which one counts in a fit; 20 of a search follow each other.
+DRAWN_EVERY, ASKED_EVERY, OWN_EVERY = 31, 2, 1  # of drawn landmarks; of queries and of a collection's own photos
 MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
 
 
@@ -297,33 +300,41 @@ def precision(query: Query, ranking: np.ndarray, known: set[int]) -> float:
 
 
 class Found(NamedTuple):
-    """The results of searches in some sets: in random collections, and in whole sets."""
+    """The results of searches in some sets: in random collections, in whole sets, and those of all their photos in the
+    collections that these fall into, where they are fitted to.
+    """
 
     background: Null
     random: Results
     whole: Results
+    own: Results | None
 
 
-def find_results(args: argparse.Namespace, codebook: Codebook, labelled: Sequence[Labelled]) -> Found:
+def find_results(
+    args: argparse.Namespace, codebook: Codebook, labelled: Sequence[Labelled], fitted: bool = False
+) -> Found:
     """Compares all photos of these sets, or takes what is kept of that."""
     name = " ".join(one.test.name for one in labelled)
-    file = None if args.kept is None else args.kept / f"{name}.npz"
-    if file is not None and file.is_file():
-        kept = np.load(file)
-        parts = ([kept[f"{part} {field}"] for field in Results._fields] for part in Found._fields[1:])
-        return Found(Null(*kept["background"].tolist()), *(Results(*part) for part in parts))
-    comparisons = compare(codebook, labelled)
+    file, fields = None if args.kept is None else args.kept / f"{name}.npz", Found._fields[1 : None if fitted else -1]
+    if file is not None and file.is_file() and f"{fields[-1]} labels" in (kept := np.load(file)):
+        random, whole, *own = (Results(*(kept[f"{part} {field}"] for field in Results._fields)) for part in fields)
+        return Found(Null(*kept["background"].tolist()), random, whole, own[0] if own else None)
+    with tempfile.TemporaryDirectory() as folder:
+        index = index_sets(Path(folder, "index"), codebook, labelled)
+        comparisons = compare_sets(index, labelled)
+        photos = compare_photos(index, labelled, [folder_things(one) for one in labelled]) if fitted else None
     background = measure_background(comparisons) if args.background is None else args.background
     found = Found(
         background,
         draw_results(comparisons, background, sizes=SIZES),
         whole_results(comparisons, background),
+        None if photos is None else draw_results(photos, background, sizes=SIZES, absent=None),
     )
     if file is not None:
         columns = {
             f"{part} {field}": values
             for part, one in found._asdict().items()
-            if part != "background"
+            if part in fields
             for field, values in one._asdict().items()
         }
         np.savez(file, background=np.asarray(background), **columns)
@@ -342,11 +353,11 @@ def probability(args: argparse.Namespace) -> dict[str, Any]:
     alike = [args.alike] if args.alike else []
     sources, shipped = [*args.sets, *alike], [*args.ship, *alike]
     labelled = [read_set(source, args) for source in sources]
-    found, origin = find_results(args, codebook, labelled), origin_of(codebook, labelled)
-    counted, facts = thinned(found.random, sources), dict[str, Any]()
+    found, origin = find_results(args, codebook, labelled, fitted=True), origin_of(codebook, labelled)
+    (results, counted), facts = to_fit(found, sources), dict[str, Any]()
     for number, one in enumerate(labelled):
-        rows = found.random.sets != number
-        fitted = fit_results(choose_results(found.random, rows), found.background, origin, None, counted[rows])
+        rows = results.sets != number
+        fitted = fit_results(choose_results(results, rows), found.background, origin, None, counted[rows])
         facts |= judge_set(fitted, found, number, f"{one.test.name} by others")
     written = ship(args, codebook, shipped)
     args.background = written.background
@@ -374,16 +385,28 @@ def judge_set(fitted: Calibration, found: Found, number: int, name: str) -> dict
     return facts
 
 
-def thinned(results: Results, sources: Sequence[str]) -> np.ndarray:
-    """Which results a fit counts: few of the drawn landmarks, which are more alike than what is photographed, and some
-    of the things that look alike.
+def to_fit(found: Found, sources: Sequence[str]) -> tuple[Results, np.ndarray]:
+    """What a fit is made of, and which of it counts: few of the drawn landmarks, which are more alike than what is
+    photographed, half of what queries found, and all that photos found where they belong.
     """
-    kept = np.zeros(len(results.sets), np.bool_)
-    for number, source in enumerate(sources):
-        own = results.sets == number
-        every = DRAWN_EVERY if source == DRAWN else ALIKE_EVERY if Path(source).is_dir() else 1
-        kept |= own & (np.cumsum(own) % every == 0)
-    return kept
+    assert found.own is not None
+    parts, counted = ((found.random, ASKED_EVERY), (found.own, OWN_EVERY)), []
+    for results, every in parts:
+        kept = np.zeros(len(results.sets), np.bool_)
+        for number, source in enumerate(sources):
+            own = results.sets == number
+            kept |= own & (np.cumsum(own) % (DRAWN_EVERY if source == DRAWN else every) == 0)
+        counted.append(kept)
+    return join_results([results for results, _ in parts]), np.concatenate(counted)
+
+
+def folder_things(labelled: Labelled) -> dict[str, str]:
+    """What each photo shows, by its folder; those of a folder that holds no answer to any query are alone."""
+    names = names_in(labelled.store, labelled.test)
+    folders = [str(photo.path.parent) for photo in labelled.test.photos]
+    known = {folders[number] for query in labelled.test.queries for number in query.positives}
+    shown = zip(names.database, folders, strict=True)
+    return {name: folder if folder in known else f"{name}{ALONE}" for name, folder in shown}
 
 
 def judge_both(fitted: Calibration, part: Results, name: str) -> dict[str, Any]:
@@ -412,9 +435,9 @@ def judge_both(fitted: Calibration, part: Results, name: str) -> dict[str, Any]:
 def ship(args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]) -> Calibration:
     """The calibration that comes with the network."""
     labelled = [read_set(source, args) for source in sources]
-    found = find_results(args, codebook, labelled)
-    origin, counted = origin_of(codebook, labelled), thinned(found.random, sources)
-    fitted = fit_results(found.random, found.background, origin, None, counted)
+    found = find_results(args, codebook, labelled, fitted=True)
+    results, counted = to_fit(found, sources)
+    fitted = fit_results(results, found.background, origin_of(codebook, labelled), None, counted)
     if args.write:
         args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")
     return fitted

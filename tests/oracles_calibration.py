@@ -93,6 +93,14 @@ def logistic(odds: float) -> float:
     return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
 
 
+def shaped_clues(clues: Sequence[float]) -> list[float]:
+    """What a fit counts of one result's clues: docs/calibration.md, "Clues besides the score"."""
+    verified, inliers, spread, back, support = clues
+    back_part = 0.0 if back < 1 else 1.5 if back > 2.5 else back - 1
+    support_part = 0.0 if support < 1 else 3.0 if support > 4 else support - 1
+    return [verified, inliers * inliers, spread, back_part, support_part]
+
+
 def judged_together(own: Sequence[float], first: Sequence[int], prior: float, terms: Sequence[float]) -> list[float]:
     """What is said of the results of one search, by the log-odds of each by itself. The collection has a prior; the
     first 20 of `first` tell how many are right, by their mean probability, and how far wrong ones lie below, by their

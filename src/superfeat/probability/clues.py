@@ -16,6 +16,8 @@ CLUES = ("verified", "inliers", "spread", "back", "support")
 PLACE_CLUES = 3  # the first of them rest on places, which not every index has
 BROAD = 3.4641  # deviations of an even spread: over the whole photo they come to 1
 SUPPORTERS = 20  # first results that may speak for others
+# Deviations between which these clues count in a fit: below, strangers have them too; above, nothing is surer.
+BACK_COUNTS, SUPPORT_COUNTS = (1.0, 2.5), (1.0, 4.0)
 Clues = Float64[np.ndarray, "n 5"]
 
 
@@ -30,6 +32,15 @@ def place_clues(
             reach = min(spread_of(query.places[one.asked], agreed), spread_of(photo.places[one.rows], agreed))
             row[:] = one.verified, np.log1p(one.inliers), reach
     return rows
+
+
+def shape_clues(clues: Clues) -> Clues:
+    """As a fit counts them: the more words agree, the more each further one says, and the other photos' words count
+    between two bounds.
+    """
+    verified, inliers, spread, back, support = np.asarray(clues, np.float64).T
+    bounded = (np.clip(one, *ends) - ends[0] for one, ends in ((back, BACK_COUNTS), (support, SUPPORT_COUNTS)))
+    return np.column_stack([verified, inliers**2, spread, *bounded])
 
 
 def spread_of(places: Float64[np.ndarray, "m 4"], agreed: Bool[np.ndarray, "m"]) -> float:

@@ -72,16 +72,27 @@ def compare_index(index: Index, thing_of: Mapping[str, str], *, seed: int = 0) -
     order.sort(key=lambda number: len(groups[number]) < 2)  # those that can be searched for first
     chosen = [(number, name) for number in order for name in groups[number][:MOST_OF_ONE]][:MOST_LABELLED]
     names = [name for _, name in chosen]
-    things = np.asarray([number for number, _ in chosen], np.int64)
+    things, metas = np.asarray([number for number, _ in chosen], np.int64), index.meta(names)
+    photos = [place_stored(index.words_of(name), metas.get(name, {})) for name in names]
+    return _compare_stored(index, names, things, np.zeros(len(names), np.int64), photos)
+
+
+def _compare_stored(
+    index: Index,
+    names: Sequence[str],
+    things: Int64[np.ndarray, "images"],
+    sets: Int64[np.ndarray, "images"],
+    photos: Sequence[PlacedWords | None],
+) -> Comparisons:
+    """Each of these photos that shows the same thing as another searches among all of them, by its stored words."""
     same = things[:, None] == things
     searches = np.flatnonzero(same.sum(axis=1) > 1)
     labels = same[searches].astype(np.int8)
     labels[np.arange(len(searches)), searches] = -1  # itself
-    pairs = score_pairs(index.snapshot(), [index.words_of(name) for name in names], index.config.search)
-    sets, metas, snapshot = np.zeros(len(names), np.int64), index.meta(names), index.snapshot()
-    photos = [place_stored(index.words_of(name), metas.get(name, {})) for name in names]
+    snapshot, config = index.snapshot(), index.config.search
+    pairs = score_pairs(snapshot, [index.words_of(name) for name in names], config)
     asked = [photos[search] for search in searches.tolist()]
-    places = compare_places(snapshot, asked, photos, pairs[searches], index.config.search)
+    places = compare_places(snapshot, asked, photos, pairs[searches], config)
     return Comparisons(pairs, pairs[searches], labels, things[searches], sets[searches], sets, places)
 
 
@@ -156,6 +167,19 @@ def compare_sets(index: Index, labelled: Sequence[Labelled]) -> Comparisons:
     photos = list(_placed(index, labelled))
     places = compare_places(index.snapshot(), placed, photos, scores, index.config.search)
     return Comparisons(pairs, scores, judged, group_searches(judged), np.asarray(sets, np.int64), image_sets, places)
+
+
+def compare_photos(index: Index, labelled: Sequence[Labelled], shown: Sequence[Mapping[str, str]]) -> Comparisons:
+    """The same, but with the photos of the sets as searches, as they come; `shown` names what each of a set shows."""
+    names, things, sets = [], [], []
+    for number, (one, thing_of) in enumerate(zip(labelled, shown, strict=True)):
+        for name in one.images():
+            names.append(numbered(number, name))
+            things.append((number, thing_of[name]))
+            sets.append(number)
+    numbers = {thing: number for number, thing in enumerate(dict.fromkeys(things))}
+    found = np.asarray([numbers[thing] for thing in things], np.int64)
+    return _compare_stored(index, names, found, np.asarray(sets, np.int64), list(_placed(index, labelled)))
 
 
 def _placed(index: Index, labelled: Sequence[Labelled]) -> Iterator[PlacedWords | None]:

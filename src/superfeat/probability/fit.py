@@ -95,33 +95,41 @@ def measure_background(comparisons: Comparisons) -> Null:
 
 
 def draw_results(
-    comparisons: Comparisons, background: Null, *, sizes: Sequence[int] = (*DRAWN_SIZES, ALL), seed: int = 0
+    comparisons: Comparisons,
+    background: Null,
+    *,
+    sizes: Sequence[int] = (*DRAWN_SIZES, ALL),
+    seed: int = 0,
+    absent: float | None = ABSENT,
 ) -> Results:
-    """Each search in a collection of each size: a random part of its own set, or of all, in a quarter of the cases
-    without any image of its thing.
+    """Each search in a collection of each size: a random part of its own set, or of all. In a share of the cases it is
+    `absent`, so that there is no image of its thing; else there is one at least. None: as many as fall into it.
 
     How often a result is right depends on how many matches there are, which nobody knows beforehand: this mixture
-    stands for that.
+    stands for that. What falls into a collection is what its own photos find there.
     """
     generator = np.random.default_rng(seed)
     parts = []
     different = sorted({size if size < len(comparisons.pairs) or size in PADDED_SIZES else ALL for size in sizes})
     for search in range(len(comparisons.scores)):
         for size in different:
-            rows = _draw(comparisons, search, size, generator)
+            rows = _draw(comparisons, search, size, generator, absent)
             met = _meet_strangers(comparisons, rows[:SAMPLE], background)
             parts.append(_first_results(comparisons, search, rows, met, size, generator))
     return _join(parts)
 
 
-def _draw(comparisons: Comparisons, search: int, size: int, generator: np.random.Generator) -> Int64[np.ndarray, "n"]:
+def _draw(
+    comparisons: Comparisons, search: int, size: int, generator: np.random.Generator, absent: float | None
+) -> Int64[np.ndarray, "n"]:
     """Images of a collection, in a random order."""
     judged = comparisons.labels[search]
     own = comparisons.image_sets == comparisons.search_sets[search]
     wrong = np.flatnonzero((judged == 0) & (own if generator.random() < 0.5 else True))
     right = np.flatnonzero(judged == 1)
     share = min(1.0, size / (len(wrong) + len(right)))
-    count = max(1, int(generator.binomial(len(right), share))) if generator.random() >= ABSENT else 0
+    none, least = absent is not None and generator.random() < absent, 0 if absent is None else 1
+    count = 0 if none else max(least, int(generator.binomial(len(right), share)))
     chosen = generator.permutation(right)[:count]
     others = generator.permutation(wrong)[: max(size - len(chosen), 0)]
     return generator.permutation(np.concatenate([chosen, others]))
@@ -225,6 +233,14 @@ def _join(parts: Sequence[Results]) -> Results:
     """Those of all searches, one after the other."""
     joined = Results(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     return joined._replace(searches=np.repeat(np.arange(len(parts)), [len(part.labels) for part in parts]))
+
+
+def join_results(parts: Sequence[Results]) -> Results:
+    """Those of several draws, one after the other."""
+    begins = np.cumsum([0, *(int(part.searches.max(initial=-1)) + 1 for part in parts)]).tolist()
+    joined = Results(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    numbers = [part.searches + begin for part, begin in zip(parts, begins, strict=False)]
+    return joined._replace(searches=np.concatenate(numbers))
 
 
 def choose_results(results: Results, chosen: Bool[np.ndarray, "n"]) -> Results:

@@ -12,14 +12,15 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from superfeat.errors import SuperfeatError
-from superfeat.probability.clues import CLUES, Clues
+from superfeat.probability.clues import CLUES, Clues, shape_clues
 from superfeat.probability.logistic import fit_signed, sigmoid
 from superfeat.probability.together import TOP, Together, around_one
 from superfeat.rerank.strangers import Null
 
 FORMAT = "superfeat-calibration"
 PLAIN = ("intercept", "slope", "size_slope")
-VERSIONS = (1, 2, 3)  # the first knows scores alone, the second judges each result by itself
+# The first knows scores alone, the second judges each result by itself, the third takes clues as they are.
+VERSIONS = (1, 2, 3, 4)
 USUAL, USUAL_RESULTS = 0.1, 20  # share of right ones among them, and what it is worth beside what a collection shows
 LARGEST_SET = 1000  # images: labelled sets are no larger, and what a logistic says far beyond its data is no knowledge
 
@@ -65,6 +66,7 @@ class Calibration:
     largest: int = LARGEST_SET  # images of the largest collection that it was fitted to
     plain: tuple[float, float, float] | None = None  # the first three where no clues are known: of scores alone
     together: Together | None = None
+    shaped: bool = False  # whether the weights are those of `shape_clues`
 
     def __post_init__(self) -> None:
         numbers = (self.intercept, self.slope, self.size_slope, *self.background, *(self.weights or ()))
@@ -80,6 +82,8 @@ class Calibration:
             raise SuperfeatError(f"a calibration needs {len(CLUES)} weights of 0 or more, not {self.weights}")
         if (self.weights is None) != (self.plain is None):
             raise SuperfeatError("a calibration with weights for clues also says what holds without clues")
+        if self.shaped and self.weights is None:
+            raise SuperfeatError("a calibration that shapes its clues needs weights for them; fit it again")
         if self.together is not None and not (self.weights and self.together.keeps_order):
             raise SuperfeatError(
                 f"results are judged together by {self.together}: that needs weights for clues, and a slope above 0 "
@@ -127,21 +131,24 @@ class Calibration:
             return np.asarray(odds + prior)
         if clues is None:
             raise SuperfeatError("this calibration needs the clues of each result, besides its evidence")
-        return np.asarray(odds + clues @ np.asarray(self.weights))
+        return np.asarray(odds + (shape_clues(clues) if self.shaped else clues) @ np.asarray(self.weights))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to be written as JSON."""
         facts = {**dataclasses.asdict(self), "background": self.background._asdict(), "origin": self.origin._asdict()}
         weights, largest, plain = facts.pop("weights"), facts.pop("largest"), facts.pop("plain")
-        del facts["together"]
+        del facts["together"], facts["shaped"]
         if weights is None:
             return {"format": FORMAT, "version": VERSIONS[0], **facts}
         named = dict(zip(CLUES, weights, strict=True))
         without = dict(zip(PLAIN, plain, strict=True))
         more = {"weights": named, "largest": largest, "plain": without}
-        if self.together is None:
+        together = None if self.together is None else self.together._asdict()
+        if self.shaped:
+            return {"format": FORMAT, "version": VERSIONS[3], **facts, **more, "together": together}
+        if together is None:
             return {"format": FORMAT, "version": VERSIONS[1], **facts, **more}
-        return {"format": FORMAT, "version": VERSIONS[2], **facts, **more, "together": self.together._asdict()}
+        return {"format": FORMAT, "version": VERSIONS[2], **facts, **more, "together": together}
 
     @classmethod
     def from_dict(cls, values: Any) -> "Calibration":
@@ -155,7 +162,7 @@ class Calibration:
                 "upgrade it"
             )
         more = ("weights", "largest", "plain") if version != VERSIONS[0] else ()
-        last = ("together",) if version == VERSIONS[2] else ()
+        last = ("together",) if version in VERSIONS[2:] else ()
         names = (*PLAIN, "background", "origin", *more, *last)
         parts = _require_keys({key: values[key] for key in values if key not in ("format", "version")}, names, "")
         background = _require_keys(parts["background"], Null._fields, "background.")
@@ -172,7 +179,8 @@ class Calibration:
             weights=_read_weights(parts["weights"]) if more else None,
             plain=_read_plain(parts["plain"]) if more else None,
             largest=round(_require_number(parts["largest"], "largest")) if more else LARGEST_SET,
-            together=_read_together(parts["together"]) if last else None,
+            together=_read_together(parts["together"], version == VERSIONS[3]) if last else None,
+            shaped=version == VERSIONS[3],
         )
 
 
@@ -183,8 +191,10 @@ def _read_plain(values: Any) -> tuple[float, float, float]:
     return intercept, slope, size_slope
 
 
-def _read_together(values: Any) -> Together:
-    """What the third version has besides."""
+def _read_together(values: Any, optional: bool) -> Together | None:
+    """What the third version has besides, and the fourth may have."""
+    if values is None and optional:
+        return None
     found = _require_keys(values, Together._fields, "together.")
     return Together(*(_require_number(found[name], f"together.{name}") for name in Together._fields))
 
@@ -235,6 +245,7 @@ def fit_calibration(
     truth, largest = np.asarray(labels, np.bool_), LARGEST_SET
     if clues is not None:
         largest = max(int(np.max(images, initial=1)), 1 if start is None else start.largest)
+    shaped = clues is not None and (start is None or start.weights is None or start.shaped)  # near what is alike
     columns = np.column_stack([np.asarray(evidence, np.float64), np.log(np.clip(images, 1, largest))])
     known = np.zeros(len(truth)) if prior is None else np.asarray(prior, np.float64)
     if columns.shape != (len(truth), 2) or known.shape != truth.shape or not np.isfinite([*columns.T, known]).all():
@@ -245,13 +256,15 @@ def fit_calibration(
         intercept, slopes = fit_signed(columns, truth, _centre(start, 0), known)
         weights = None
     else:
-        columns = np.column_stack([columns, require_clues(clues, len(truth))])
+        known_clues = require_clues(clues, len(truth))
+        columns = np.column_stack([columns, shape_clues(known_clues) if shaped else known_clues])
         intercept, slopes = fit_signed(columns, truth, _centre(start, len(CLUES)), np.zeros(len(truth)))
         weights = tuple(slopes[2:].tolist())
     if not (slopes[[0, *range(2, len(slopes))]] > 0).any():
         raise SuperfeatError("right results do not score higher than wrong ones: are the labels those of these photos?")
     three = intercept, float(slopes[0]), float(slopes[1])
-    return Calibration(*three, background, origin, weights, largest, None if weights is None else three)
+    without = None if weights is None else three
+    return Calibration(*three, background, origin, weights, largest, without, shaped=shaped)
 
 
 def require_clues(clues: Clues, count: int) -> Clues:

@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles_calibration as oracle
 from superfeat.features import ImageWords
-from superfeat.probability.clues import back_of, place_clues, spread_of, support_of
+from superfeat.probability.clues import CLUES, back_of, place_clues, shape_clues, spread_of, support_of
 from superfeat.probability.fit import pad_results
 from superfeat.rerank.geometry import PlacedWords, Verification
 from superfeat.rerank.strangers import Crowd, Null, meet_crowd
@@ -53,6 +54,16 @@ def test_a_crowd_is_the_lower_half_of_all_scores_beside_what_is_known(seed: int,
         own = len(logs) / (len(logs) + 20)
         assert np.isclose(location, own * middle - (1 - own) * 8)
         assert np.isclose(scale, max(0.3, own * (middle - lower) / 0.6745 + (1 - own) * 1.5))
+
+
+@MODEST
+@given(st.integers(0, 2**32 - 1), st.integers(0, 8))
+def test_shapes_equal_plain_loops_and_never_fall(seed: int, count: int) -> None:
+    clues = np.random.default_rng(seed).uniform(-2, 6, (count, len(CLUES)))
+    clues[:, 1] = np.abs(clues[:, 1])  # a logarithm of one and more
+    slow = [oracle.shaped_clues(one) for one in clues.tolist()]
+    np.testing.assert_allclose(shape_clues(clues), np.reshape(slow, (count, len(CLUES))))
+    assert (shape_clues(clues + 0.5) >= shape_clues(clues)).all()
 
 
 def test_photos_that_are_alike_whatever_is_asked_have_no_say() -> None:

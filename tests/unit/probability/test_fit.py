@@ -22,6 +22,7 @@ from superfeat.probability.comparing import (
     Comparisons,
     Labelled,
     compare_index,
+    compare_photos,
     compare_sets,
     group_searches,
     index_sets,
@@ -33,6 +34,7 @@ from superfeat.probability.fit import (
     calibrate,
     choose_results,
     draw_results,
+    join_results,
     measure_background,
     predict,
     predict_in_turn,
@@ -177,6 +179,20 @@ def test_sets_in_one_index(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.pairs, [plain.scores(str(n), [str(m) for m in range(8)]) for n in range(8)])
 
 
+def test_photos_of_sets_search_as_they_come(tmp_path: Path) -> None:
+    """Each that shows a thing with another, by its stored words; what the sets call a thing is not one in another."""
+    sets = [labelled_set(tmp_path, "a", (0, 1)), labelled_set(tmp_path, "b", (2, 3, 4), ("10.jpg",))]
+    index = index_sets(tmp_path / "index", CODEBOOK, sets)
+    shown = [{name: name[0] for name in one.images()} for one in sets]
+    found = compare_photos(index, sets, shown)
+    assert found.image_sets.tolist() == [0] * 4 + [1] * 5
+    assert found.search_sets.tolist() == [0] * 4 + [1] * 4, "one is alone"
+    right = [np.flatnonzero(one == 1).tolist() for one in found.labels]
+    assert right == [[1], [0], [3], [2], [5], [4], [8], [7]]
+    assert [np.flatnonzero(one == -1).tolist() for one in found.labels] == [[n] for n in (0, 1, 2, 3, 4, 5, 7, 8)]
+    np.testing.assert_allclose(found.scores, compare_sets(index, sets).pairs[[0, 1, 2, 3, 4, 5, 7, 8]])
+
+
 def test_sets_without_features(tmp_path: Path) -> None:
     full = labelled_set(tmp_path, "full", (0, 1))
     empty = labelled_set(tmp_path, "empty", (2,), ("00.jpg", "01.jpg"))
@@ -214,6 +230,28 @@ def test_a_quarter_of_collections_holds_no_match(comparisons: Comparisons) -> No
     found = draw_results(comparisons, measure_background(comparisons), sizes=(10,))
     matches = found.labels.reshape(-1, 10).sum(axis=1)
     assert 0.1 < (matches == 0).mean() < 0.45
+
+
+def test_what_falls_into_collections(comparisons: Comparisons) -> None:
+    """Without a share that is absent a photo has as many matches as chance gives it: two others of 46, so of 10 photos
+    0.43, and in the whole set both.
+    """
+    background = measure_background(comparisons)
+    found = draw_results(comparisons, background, sizes=(10,), absent=None)
+    matches = found.labels.reshape(-1, 10).sum(axis=1)
+    assert 0.2 < matches.mean() < 0.7
+    assert (matches == 0).mean() > 0.4
+    large = draw_results(comparisons, background, sizes=(10**6,), absent=None)
+    assert large.labels.sum() > 0.9 * 2 * len(comparisons.scores)
+
+
+def test_draws_joined_keep_their_searches_apart(comparisons: Comparisons) -> None:
+    background = measure_background(comparisons)
+    one, other = (draw_results(comparisons, background, sizes=(10,), absent=absent) for absent in (0.25, None))
+    both = join_results([one, other])
+    searches = one.searches.max() + 1
+    np.testing.assert_array_equal(both.searches, np.concatenate([one.searches, other.searches + searches]))
+    np.testing.assert_array_equal(both.evidence, np.concatenate([one.evidence, other.evidence]))
 
 
 def test_whole_sets(comparisons: Comparisons) -> None:

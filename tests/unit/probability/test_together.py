@@ -15,9 +15,10 @@ import oracles_calibration as oracle
 from superfeat.config import CALIBRATION
 from superfeat.errors import SuperfeatError
 from superfeat.probability import fit
-from superfeat.probability.clues import CLUES
+from superfeat.probability.clues import CLUES, shape_clues
 from superfeat.probability.fit import Results, choose_results, fit_results, predict
-from superfeat.probability.model import Calibration, Origin, match_prior
+from superfeat.probability.logistic import sigmoid
+from superfeat.probability.model import Calibration, Origin, fit_calibration, match_prior
 from superfeat.probability.together import Together, around_each, around_one, fit_together
 from superfeat.rerank.strangers import Null
 
@@ -211,6 +212,38 @@ def test_damaged_ones_are_refused(value: Any, message: str) -> None:
         Calibration.from_dict({**THIRD.to_dict(), "together": value})
 
 
+@pytest.mark.parametrize("together", [None, TOGETHER])
+def test_clues_may_be_shaped(together: Together | None) -> None:
+    """The fourth version weighs what `shape_clues` makes of them, and may judge each result by itself."""
+    fourth = dataclasses.replace(SECOND, together=together, shaped=True)
+    values = json.loads(json.dumps(fourth.to_dict()))
+    assert values["version"] == 4
+    assert Calibration.from_dict(values) == fourth
+    evidence, clues = np.linspace(-1, 4, 7), clues_of(7)
+    np.testing.assert_allclose(
+        fourth.odds(evidence, 300, clues=clues), SECOND.odds(evidence, 300, clues=shape_clues(clues))
+    )
+    assert not fourth.without_clues().shaped
+    with pytest.raises(SuperfeatError, match=r"together\.intercept"):
+        Calibration.from_dict({**values, "together": {}})
+
+
+def test_shapes_need_weights() -> None:
+    with pytest.raises(SuperfeatError, match="shapes its clues needs weights"):
+        Calibration(-4.0, 1.5, -0.4, BACKGROUND, ORIGIN, shaped=True)
+
+
+@pytest.mark.parametrize("shaped", [False, True])
+def test_a_fit_stays_with_the_clues_of_its_start(shaped: bool) -> None:
+    """Weights of clues as they are, and of shaped ones, are not alike."""
+    start, rng = dataclasses.replace(SECOND, shaped=shaped), np.random.default_rng(0)
+    clues, images = clues_of(400), np.full(400, 100)
+    labels = rng.random(400) < sigmoid(2 * clues[:, 4] - 3)
+    near = fit_calibration(clues[:, 0], images, labels, BACKGROUND, ORIGIN, start, clues=clues)
+    assert near.shaped == shaped
+    assert fit_calibration(clues[:, 0], images, labels, BACKGROUND, ORIGIN, clues=clues).shaped
+
+
 def test_scores_alone_are_judged_one_by_one() -> None:
     assert THIRD.without_clues().together is None
     with pytest.raises(SuperfeatError, match="needs weights for clues"):
@@ -222,3 +255,4 @@ def test_what_comes_with_the_network_judges_together() -> None:
     shipped = Calibration.from_dict(json.loads(file.read_text()))
     assert shipped.together is not None
     assert shipped.together.keeps_order
+    assert shipped.shaped
