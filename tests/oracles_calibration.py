@@ -104,12 +104,12 @@ def shaped_clues(clues: Sequence[float]) -> list[float]:
 def judged_together(own: Sequence[float], first: Sequence[int], prior: float, terms: Sequence[float]) -> list[float]:
     """What is said of the results of one search, by the log-odds of each by itself. The collection has a prior; the
     first 20 of `first` tell how many are right, by their mean probability, and how far wrong ones lie below, by their
-    mean log-odds.
+    mean log-odds; fewer than five have no level.
     """
     intercept, slope, common, share, level = terms
     speakers = list(first)[:20]
     right = sum(logistic(own[place]) for place in speakers) / len(speakers) if speakers else 0.0
-    mean = sum(own[place] for place in speakers) / len(speakers) if speakers else 0.0
+    mean = sum(own[place] for place in speakers) / len(speakers) if len(speakers) >= 5 else 0.0
     moved = intercept + common * prior + share * right + level * mean
     return [logistic(moved + slope * odds) for odds in own]
 

@@ -12,14 +12,15 @@ from jaxtyping import Bool, Float64, Int64
 from superfeat.probability.logistic import fit_logistic, sigmoid
 
 TOP = 20  # results that people look at
+LEAST = 5  # results that have a level: that of fewer is mostly the own evidence of each
 
 
 class Together(NamedTuple):
     """The log-odds of a result beside others: intercept + slope * its own + prior * that of the collection + share *
     the mean probability of the first results + level * their mean log-odds.
 
-    A slope above 0 that is more than `level` takes off: the order of results stays, and no evidence of its own speaks
-    against a result.
+    A slope above 0 that is more than `level` takes off, of which a result's own evidence is a fifth at most: the order
+    of results stays, and no evidence of its own speaks against a result.
     """
 
     intercept: float
@@ -35,15 +36,16 @@ class Together(NamedTuple):
     @property
     def keeps_order(self) -> bool:
         """Whether a result with more evidence is never less likely, however few there are, nor are more matches."""
-        return min(self.prior, self.share, -self.level) >= 0 and self.slope > 0 and self.slope + self.level > 0
+        return min(self.prior, self.share, -self.level) >= 0 and self.slope + self.level / LEAST > 0
 
 
 def around_one(odds: Float64[np.ndarray, "n"], prior: float) -> Float64[np.ndarray, "3"]:
     """What surrounds the results of one search: the prior of the collection, and of the first results, by the log-odds
-    of each by itself, the mean probability and the mean log-odds; zeros without any.
+    of each by itself, the mean probability and, of five or more, the mean log-odds; zeros without any.
     """
     first = odds[:TOP]
-    return np.asarray([prior, sigmoid(first).mean(), first.mean()] if len(first) else [prior, 0.0, 0.0])
+    level = first.mean() if len(first) >= LEAST else 0.0
+    return np.asarray([prior, sigmoid(first).mean() if len(first) else 0.0, level])
 
 
 def around_each(
@@ -54,7 +56,10 @@ def around_each(
         return np.zeros((0, 3))
     places = np.unique(searches, return_inverse=True)[1]
     totals = np.column_stack([np.bincount(places, values) for values in (sigmoid(odds), odds)])
-    return np.column_stack([prior, (totals / np.bincount(places)[:, None])[places]])
+    counts = np.bincount(places)
+    means = totals / counts[:, None]
+    means[counts < LEAST, 1] = 0.0
+    return np.column_stack([prior, means[places]])
 
 
 def fit_together(

@@ -28,7 +28,7 @@ TOGETHER = Together(-3.3, 0.9, 0.4, 6.2, -0.5)
 SECOND = Calibration(-6.0, 0.2, -0.3, BACKGROUND, ORIGIN, (0.5, 2.0, 0.0, 0.6, 1.3), 100_000, plain=(-4.0, 1.5, -0.4))
 THIRD = dataclasses.replace(SECOND, together=TOGETHER)
 togethers = st.builds(
-    Together, st.floats(-5, 5), st.floats(0.6, 3), st.floats(0, 2), st.floats(0, 9), st.floats(-0.5, 0)
+    Together, st.floats(-5, 5), st.floats(0.6, 3), st.floats(0, 2), st.floats(0, 9), st.floats(-2.9, 0)
 )
 log_odds = st.lists(st.floats(-20, 20), max_size=40)
 
@@ -200,7 +200,7 @@ def test_it_comes_back_from_json_and_older_ones_stay_as_they_were() -> None:
     [
         ({"intercept": 0, "slope": 1, "prior": 0, "share": 1}, "together.level"),
         ({"intercept": 0, "slope": 0, "prior": 0, "share": 1, "level": 0}, "their order stays"),
-        ({"intercept": 0, "slope": 1, "prior": 0, "share": 1, "level": -1}, "their order stays"),
+        ({"intercept": 0, "slope": 1, "prior": 0, "share": 1, "level": -5}, "their order stays"),
         ({"intercept": 0, "slope": 1, "prior": 0, "share": -1, "level": 0}, "their order stays"),
         ({"intercept": 0, "slope": 1, "prior": -1, "share": 1, "level": 0}, "their order stays"),
         ({"intercept": math.nan, "slope": 1, "prior": 0, "share": 1, "level": 0}, "together.intercept"),
