@@ -322,7 +322,7 @@ class EvaluateConfig:
     codebook: CodebookConfig = CodebookConfig()
     codebook_images: int = 20000
     index: IndexConfig = IndexConfig()
-    # How the first 100 are ordered anew, if not by score; the paper has no such step
+    # How the first results are ordered anew, if not by score; the paper has no such step
     rerank: Literal["diffuse"] | None = dataclasses.field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:

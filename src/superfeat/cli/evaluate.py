@@ -54,7 +54,7 @@ DOING = {
     type=click.Choice(["diffuse", "off"]),
     default="off",
     show_default=True,
-    help="Order the first 100 by how alike they are to each other, as `search` does; the paper does not.",
+    help="Order the first 400 by how alike they are to each other, as `search` does; the paper does not.",
 )
 @click.option("--distractors", type=PATH, help="R1M's folder, or any folder of photos that are never right.")
 @click.option("--allow-missing", is_flag=True, help="Count photos that are not there as not found.")

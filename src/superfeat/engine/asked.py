@@ -27,7 +27,7 @@ from superfeat.rerank.look import (
     reorder_by_geometry,
     widened,
 )
-from superfeat.rerank.order import FIRST, Rerank
+from superfeat.rerank.order import COMPARED, FIRST, Rerank
 from superfeat.threads import all_cores
 
 LEAST_MASS = 0.5  # of a feature's attention inside a box: it belongs to the box
@@ -81,10 +81,10 @@ def second_look(
         snapshot, asked.words, asked.placed, asked.config, masks, without, workers or all_cores(), turned
     )
     idle = rerank == "off" or (rerank == "diffuse" and floor is None)
-    first = top if idle else max(top, FIRST)
+    first = top if idle else max(top, COMPARED if rerank == "diffuse" else FIRST)
     hits, used = _search(searched, asked.words, first), 0
     if rerank == "diffuse" and floor is not None:
-        ordered, used = reorder_by_diffusion(searched, hits, floor), min(len(hits), FIRST)
+        ordered, used = reorder_by_diffusion(searched, hits, floor), min(len(hits), COMPARED)
         after = _look(index, searched, ordered[: judged_together(top)])
     else:
         after = _look(index, searched, hits)

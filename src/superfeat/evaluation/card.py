@@ -15,6 +15,7 @@ from superfeat.images import Photo
 from superfeat.index.codebook import Codebook, CodebookFacts
 from superfeat.index.index import Index
 from superfeat.methods import method_of
+from superfeat.rerank.order import COMPARED
 from superfeat.settings import Values, as_dict
 from superfeat.storage.store import explained
 from superfeat.weights import Network
@@ -100,7 +101,7 @@ class Card(_Card, total=False):
     """card.json of a run."""
 
     local: LocalCard
-    rerank: str  # how the first 100 were ordered anew
+    rerank: str  # how the first results were ordered anew
 
 
 def make_card(
@@ -232,7 +233,7 @@ def card_in_words(card: Card) -> Iterator[str]:
         local = card["local"]
         yield f"The first {local['first']} are ordered by local features of {str(local['network'])[:12]} (RANSAC)."
     if "rerank" in card:
-        yield f"The first {FIRST} are ordered by how alike they are to each other ({card['rerank']})."
+        yield f"The first {COMPARED} are ordered by how alike they are to each other ({card['rerank']})."
     software = ", ".join(f"{name} {version}" for name, version in card["software"].items())
     yield f"Made with {software}."
     yield "Seconds: " + ", ".join(f"{stage} {value:.0f}" for stage, value in card["seconds"].items()) + "."

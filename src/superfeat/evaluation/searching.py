@@ -17,7 +17,7 @@ from superfeat.index.build import BATCH
 from superfeat.index.entries import Added
 from superfeat.index.index import Index
 from superfeat.rerank.look import SearchedWith, diffused_order
-from superfeat.rerank.order import FIRST
+from superfeat.rerank.order import COMPARED
 from superfeat.rerank.strangers import hardly_strangers, measure_strangers, sample_images
 
 
@@ -111,7 +111,7 @@ def search_set(
     """What each query finds, one whole ranking in memory at a time; None for one without features.
 
     An image's number is the place of its name among `names`. Equal scores stand in the order of these, whenever an
-    image came into the index. With `diffused` the first 100 are ordered by how alike they are, scores stay beside them.
+    image came into the index. With `diffused` the first 400 are ordered by how alike they are, scores stay beside them.
     """
     numbers = _numbers_by_id(index, names)
     floor = _floor(index) if diffused else None
@@ -126,7 +126,8 @@ def search_set(
         order = np.lexsort((found, -ranking.scores))
         if floor is not None:
             searched = SearchedWith(index.snapshot(), words, None, index.config.search)
-            order[:FIRST] = order[:FIRST][diffused_order(searched, ranking.ids[order], ranking.scores[order], floor)]
+            places = diffused_order(searched, ranking.ids[order], ranking.scores[order], floor)
+            order[:COMPARED] = order[:COMPARED][places]
         yield SetRanking(found[order], ranking.scores[order])
 
 

@@ -12,6 +12,7 @@ from superfeat.index.pairs import score_pairs
 from superfeat.index.snapshot import Only, Snapshot
 from superfeat.rerank.geometry import PlacedWords, Verification, place_stored, verify_photos
 from superfeat.rerank.order import (
+    COMPARED,
     FIRST,
     MOST_EXPANDED,
     Rerank,
@@ -90,18 +91,18 @@ def reorder_by_geometry(seen: Sequence[SeenPhoto]) -> list[SeenPhoto]:
 def reorder_by_diffusion(searched: SearchedWith, hits: Sequence[Hit], floor: float) -> list[Hit]:
     """The first results by their own scores and those of the ones that they are most like, if more than `floor`."""
     ids, scores = np.asarray([hit.id for hit in hits], np.int64), np.asarray([hit.score for hit in hits], np.float64)
-    return [hits[place] for place in diffused_order(searched, ids, scores, floor).tolist()] + list(hits[FIRST:])
+    return [hits[place] for place in diffused_order(searched, ids, scores, floor).tolist()] + list(hits[COMPARED:])
 
 
 def diffused_order(
     searched: SearchedWith, ids: Int64[np.ndarray, "n"], scores: Float64[np.ndarray, "n"], floor: float
 ) -> Int64[np.ndarray, "first"]:
     """The same of images by id: the places of the first in their new order."""
-    images = searched.snapshot.words_of_many(ids[:FIRST].tolist())
+    images = searched.snapshot.words_of_many(ids[:COMPARED].tolist())
     if any(image is None for image in images):  # one was deleted a moment ago: the order stays
         return np.arange(len(images))
     similarities = score_pairs(searched.snapshot, [image for image in images if image is not None], searched.config)
-    return descending(diffuse(scores[:FIRST], (similarities + similarities.T) / 2, floor))
+    return descending(diffuse(scores[:COMPARED], (similarities + similarities.T) / 2, floor))
 
 
 def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> tuple[ImageWords, int] | None:

@@ -21,8 +21,9 @@ FIRST = 100  # results that are looked at again
 LEAST_VERIFIED, LEAST_INLIERS = 0.25, 8  # of a photo that a query is widened with
 MOST_EXPANDED = 5  # photos that a query is widened with
 OWN_VOTES = 3.0  # of the query's own code of a word; a photo has as many as its verified share, from 0 to 1
-NEIGHBOURS = 10  # of a photo that diffusion goes to
-DIFFUSED = 0.5  # how much of a photo's worth is that of its neighbours
+COMPARED = 400  # results that diffusion compares with each other
+NEIGHBOURS = 20  # of a photo that diffusion goes to
+DIFFUSED = 0.85  # how much of a photo's worth is that of its neighbours
 
 
 # -- Geometry
@@ -85,7 +86,7 @@ def _inside(photo: PlacedWords, transform: Transform) -> Bool[np.ndarray, "m"]:
 def diffuse(
     scores: Float64[np.ndarray, "n"], similarities: Float64[np.ndarray, "n n"], floor: float
 ) -> Float64[np.ndarray, "n"]:
-    """What photos are worth if each takes half of it from those that it is most like, and they from theirs.
+    """What photos are worth if each takes most of it from those that it is most like, and they from theirs.
 
     f = (1 - d) y + d W f, with W the similarities of mutual neighbours, as shares of each photo's sum. What is less
     alike than `floor` is no neighbour: strangers are always somewhat alike. A photo without neighbours keeps its score.

@@ -54,7 +54,7 @@ class SearchForm(PhotoChoice):
 
     photo: UploadFile | Nothing = Field(None, description="A photo to search with.")
     top: int = Field(20, ge=1, le=MOST_HITS, description="How many photos to find.")
-    rerank: Rerank = Field(DEFAULT_RERANK, description="How the first 100 are ordered; off: by score alone.")
+    rerank: Rerank = Field(DEFAULT_RERANK, description="How the first results are ordered; off: by score alone.")
 
 
 class ExplainQuery(PhotoChoice):

@@ -11,6 +11,7 @@ from fixtures_evaluate import CONFIG, draw, draw_many, tiny_network
 from superfeat.config import IndexConfig, ValidationConfig
 from superfeat.datasets.retrieval_set import Query, RetrievalSet
 from superfeat.errors import DatasetError
+from superfeat.evaluation import searching
 from superfeat.evaluation.run import Evaluated, run_protocol
 from superfeat.evaluation.searching import (
     add_images,
@@ -29,6 +30,7 @@ from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.probability.comparing import Labelled, compare_sets, index_sets
+from superfeat.rerank import look
 from superfeat.rerank.look import SearchedWith, reorder_by_diffusion
 from superfeat.rerank.strangers import hardly_strangers, measure_strangers, sample_images
 from superfeat.training.validation import Score, validate
@@ -183,7 +185,9 @@ def viewed(number: int) -> Features:
     return dataclasses.replace(features, vectors=features.vectors + 0.5 * noise)
 
 
-def test_diffusion_orders_the_first_anew_and_keeps_scores(tmp_path: Path) -> None:
+def test_diffusion_orders_the_first_anew_and_keeps_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (look, searching):
+        monkeypatch.setattr(module, "COMPARED", 100)
     index = Index.create(tmp_path / "many", CODEBOOK)
     names = [f"{number} a" for number in range(120)]
     collections.deque(add_images(index, ((name, viewed(number)) for number, name in enumerate(names))), maxlen=0)

@@ -55,7 +55,8 @@ def test_diffusion_among_strangers_keeps_the_order() -> None:
     alike = np.asarray([[1.0, 0.1, 0.1], [0.1, 1.0, 0.5], [0.1, 0.5, 1.0]])
     found = order.diffuse(scores, alike, 0.2)  # the last two are of one thing, the first is a stranger to both
     assert found[0] == scores[0]
-    assert found.tolist() == pytest.approx([0.5, 0.4 * 2 / 3 + 0.3 / 3, 0.3 * 2 / 3 + 0.4 / 3])
+    lent = order.DIFFUSED
+    assert found.tolist() == pytest.approx([0.5, (0.4 + lent * 0.3) / (1 + lent), (0.3 + lent * 0.4) / (1 + lent)])
 
 
 @MODEST
