@@ -79,8 +79,8 @@ engine_weights = click.option(
 @click.option(
     "--rerank",
     type=click.Choice(["geometry", "expand", "diffuse", "off"]),
-    help="The order of the first results: by score and where words lie, by a query widened with verified photos, by how "
-    "alike they are to each other, or by score alone. [default: diffuse, by how alike]",
+    help="The order of the first results: by score and where words lie, by a query widened with verified photos, by "
+    "how alike they are to each other, or by score alone. [default: diffuse, by how alike]",
 )
 @click.option("--turned", is_flag=True, help="Verify results turned by a quarter, a half or three quarters too.")
 @click.option(
