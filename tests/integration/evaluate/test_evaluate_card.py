@@ -311,7 +311,7 @@ def test_diffusion_is_on_the_card_and_needs_words(case: Case, tmp_path: Path) ->
     config = dataclasses.replace(PALETTE_CONFIG, rerank="diffuse")
     found = finish(case.test, tmp_path / "run", config, codebook=case.others, distractors=case.distractors)
     assert found.card["rerank"] == "diffuse"
-    said = "The first 100 are ordered by how alike they are to each other (diffuse)."
+    said = "The first 400 are ordered by how alike they are to each other (diffuse)."
     assert said in (tmp_path / "run" / "card.txt").read_text()
     with pytest.raises(SuperfeatError, match="'rerank' is 'diffuse'"):
         dataclasses.replace(POOLED, rerank="diffuse")
