@@ -17,6 +17,7 @@ from superfeat.index.index import Index, QueryLike
 from superfeat.index.kernel import accumulate, aggregate, binarise, normalise_residuals, power_selectivity
 from superfeat.index.names import Image
 from superfeat.index.nearest import nearest, prepare
+from superfeat.index.pairs import score_many, score_pairs
 from superfeat.index.segments import Layout, build_segment
 from superfeat.index.snapshot import Snapshot
 
@@ -216,6 +217,20 @@ def test_sums_are_exact(collection: Collection, alpha: int, assignments: int) ->
             total = sum(abs(step) ** alpha * (1 if step >= 0 else -1) for step in steps)
             assert int(sums[number]) * dim**alpha == total * int(selectivity.scale)
         assert not sums[len(segment) :].any()
+
+
+@MODEST
+@given(collections(), CONFIGS)
+def test_images_with_each_other(collection: Collection, config: SearchConfig) -> None:
+    images = [collection.words(vectors) for vectors in collection.images]
+    snapshot = collection.snapshot()
+    found = score_pairs(snapshot, images, config)
+    assert found.shape == (len(images), len(images))
+    small = Snapshot.in_memory(collection.layout, images)
+    assert found.tobytes() == score_many(small, images, config).tobytes()
+    for row, image in zip(found, images, strict=True):
+        ranking = small.search(image, config)
+        assert row[ranking.ids].tobytes() == ranking.scores.tobytes()
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

@@ -223,6 +223,37 @@ def _accumulate_many(
         first = ends[query]
 
 
+def accumulate_pairs(
+    postings: Postings,
+    words: Int32[np.ndarray, "m"],
+    ends: Int64[np.ndarray, "images"],
+    selectivity: Selectivity,
+) -> Int64[np.ndarray, "images images"]:
+    """The same of a few images in memory with each other, whose own words follow each other: each pair once."""
+    sums = np.zeros((len(ends), len(ends)), np.int64)
+    _accumulate_pairs(*postings, words, ends, _every_distance(selectivity.table, postings.codes), sums)
+    return np.asarray(sums + np.triu(sums, 1).T)
+
+
+@compiled
+def _accumulate_pairs(
+    starts: Any, ids: Any, stored: Any, words: Any, ends: Any, table: Any, sums: Any
+) -> None:  # pragma: no cover
+    """Ids rise in each list, so an image's own place in it is the first that no image before it has taken."""
+    mine, first = starts[:-1].copy(), 0
+    for image in range(len(ends)):
+        row = sums[image]
+        for number in range(first, ends[image]):
+            own = mine[words[number]]
+            mine[words[number]] += 1
+            for place in range(own, starts[words[number] + 1]):
+                distance = np.uint64(0)
+                for part in range(stored.shape[1]):
+                    distance += _ones(stored[place, part] ^ stored[own, part])
+                row[ids[place]] += table[distance]
+        first = ends[image]
+
+
 def accumulate_weighted(
     postings: Postings,
     words: Int32[np.ndarray, "m"],
