@@ -131,7 +131,7 @@ def find_clues(strangers: Strangers, searched: SearchedWith, seen: Sequence[Seen
     clues[: len(first), :PLACE_CLUES] = place_clues(
         searched.placed, [one.photo for one in first], [one.verification for one in first]
     )
-    images = searched.snapshot.words_of_many([one.hit.id for one in first])
+    images = searched.words_of_found([one.hit.id for one in first])
     known = [place for place, image in enumerate(images) if image is not None]
     some = [image for image in images if image is not None]
     asked = strangers.everyone.search(searched.words, searched.config).scores[None]

@@ -1,5 +1,6 @@
 """A second look at the first results of a search: what their places say, and the order that follows."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -41,7 +42,8 @@ class Reordered(NamedTuple):
     used: int  # photos that the new order rests on: verified ones, or those that were compared with each other
 
 
-class SearchedWith(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class SearchedWith:
     """What was searched with, in what, and how: all that a second look needs."""
 
     snapshot: Snapshot
@@ -52,6 +54,15 @@ class SearchedWith(NamedTuple):
     without: int | None = None  # the id of the query, if it is in the index
     workers: int = 1
     turned: bool = False  # whether quarter turns are tried too
+    _gathered: dict[int, ImageWords | None] = dataclasses.field(default_factory=dict, init=False, repr=False)
+
+    def words_of_found(self, ids: Sequence[int]) -> list[ImageWords | None]:
+        """The words of images that were found; None for one that was deleted a moment ago. They are gathered once, as
+        that is most of a second look's time.
+        """
+        new = [image for image in ids if image not in self._gathered]
+        self._gathered.update(zip(new, self.snapshot.words_of_many(new), strict=True))
+        return [self._gathered[image] for image in ids]
 
 
 def look_again(
@@ -59,7 +70,7 @@ def look_again(
 ) -> list[SeenPhoto]:
     """Verifies the first results, as far as places are noted; the others are as they were."""
     photos: list[PlacedWords | None] = [None] * len(hits)
-    images = searched.snapshot.words_of_many([hit.id for hit in hits[:first]])
+    images = searched.words_of_found([hit.id for hit in hits[:first]])
     for place, (hit, image) in enumerate(zip(hits, images, strict=False)):
         if image is not None:  # it may have been deleted a moment ago
             photos[place] = place_stored(image, metas.get(hit.name, {}))
@@ -98,7 +109,7 @@ def diffused_order(
     searched: SearchedWith, ids: Int64[np.ndarray, "n"], scores: Float64[np.ndarray, "n"], floor: float
 ) -> Int64[np.ndarray, "first"]:
     """The same of images by id: the places of the first in their new order."""
-    images = searched.snapshot.words_of_many(ids[:COMPARED].tolist())
+    images = searched.words_of_found(ids[:COMPARED].tolist())
     if any(image is None for image in images):  # one was deleted a moment ago: the order stays
         return np.arange(len(images))
     similarities = score_pairs(searched.snapshot, [image for image in images if image is not None], searched.config)
