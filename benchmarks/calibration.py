@@ -1,236 +1,261 @@
-"""How honest the probabilities are: fits a calibration to validation sets, judges it by things and sets it never saw.
-
-Each query searches collections of 10 images up to the whole set, with none, some or all of its matches in them, as an
-indexed photo (one word per feature) and as a new one (five). Judged are the first 20 results. Intervals are over
-things. Features that are not in FOLDER are extracted into it with the profile `fast`; it can be stopped and goes on.
+"""How honest probabilities are: each collection by a fit to all others, and those of no fit by what is shipped.
 
     python -m benchmarks.calibration --weights NETWORK --codebook CODEBOOK --data ../shared/data --features FOLDER \
-        --json benchmarks/results/calibration.json --write calibration.json
+        --alike CARTONS --tests museum_qs ukbench50_val --json benchmarks/results/probability.json --write NEW.json
+
+Features that are not in FOLDER are extracted into it with the profile `fast` and the places of features (it can be
+stopped and goes on). Each query searches random collections of 10 images and more, with none, some or all of its
+matches in them, and the whole set, as an indexed photo (one word per feature) and as a new one (five); judged are the
+first 20 results. A fit counts what the queries of its sets find in random collections, and what all their photos find
+in those that they themselves fall into. The calibration that is written is fitted to the sets of --ship alone, whose
+licences allow it. With --calibration nothing is fitted, and the sets are judged by that one: by features of int8, say.
+A codebook may be that of the network's teacher. The picture shows what was said against what was right.
 """
 
 import argparse
 import dataclasses
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from superfeat.config import EvaluateConfig, ExtractConfig
-from superfeat.datasets.benchmarks import read_benchmark
-from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
-from superfeat.drawn import draw_folder
-from superfeat.evaluation.stages import extract_set
-from superfeat.extraction.folder import FeatureStore
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from benchmarks.labelled_sets import ALONE, DRAWN, VALIDATION, add_set_arguments, read_set
+from superfeat.config import EvaluateConfig
+from superfeat.evaluation.searching import names_in
+from superfeat.figures import Panel
 from superfeat.index.codebook import Codebook
 from superfeat.pages.plots import draw_curves
-from superfeat.probability.comparing import Comparisons, Labelled, compare_sets, index_sets
+from superfeat.probability.comparing import Labelled, compare_photos, compare_sets, index_sets
 from superfeat.probability.fit import (
-    Fitted,
+    ALL,
+    DRAWN_SIZES,
+    PADDED_SIZES,
     Results,
-    bootstrap_intervals,
-    calibrate,
     choose_results,
+    draw_results,
+    fit_results,
+    join_results,
+    measure_background,
     predict,
     reliability_panel,
     whole_results,
 )
 from superfeat.probability.honesty import Reliability, reliability
 from superfeat.probability.model import Calibration, Origin
-from superfeat.settings import overlay, parse_assignment
+from superfeat.rerank.strangers import Null
 
-DRAWN = "drawn"
 # What a calibration that we ship may be fitted to: photos whose licence says so, and what we drew ourselves.
 FIT = ("val_landmarks:photos/gldv2_u33/", DRAWN)
-TEST = ("ukbench50_val", "rparis6k_mini", "terrassa12", "museum_qs")
-THINGS, VIEWS, SIDE, SEED = 60, 4, 480, 7  # of drawn landmarks; none of them is trained on
-PICTURE = Path("docs/pictures/calibration.png")
+SIZES = (*DRAWN_SIZES, ALL, *PADDED_SIZES)
+# Results of which one counts in a fit; 20 of a search follow each other.
+DRAWN_EVERY, ASKED_EVERY, OWN_EVERY = 31, 2, 1  # of drawn landmarks; of queries and of a collection's own photos
+MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
+KINDS = {"random": "drawn", "whole": "whole"}  # collections of a set, and what rows call them
+LINES = {"drawn": "random collections", "whole": "the whole set"}  # and a picture
 
 
 class Judged(NamedTuple):
-    """How honest probabilities were, with the 95 % intervals over things."""
+    """Rows of results by their names, and how honest the probabilities are with clues, for a picture."""
 
-    things: int
-    reliability: Reliability
-    error_interval: tuple[float, float]
-    brier_interval: tuple[float, float]
+    rows: dict[str, dict[str, Any]]
+    shown: dict[str, Reliability]
+
+    def __or__(self, other: object) -> "Judged":
+        assert isinstance(other, Judged)
+        return Judged(self.rows | other.rows, self.shown | other.shown)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weights", help="the network; not needed where there are features of all sets")
-    parser.add_argument("--codebook", type=Path, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="the folder with gnd/SET.json and the photos")
-    parser.add_argument("--features", type=Path, required=True, help="a features folder for each set, by its name")
-    parser.add_argument("--fit", nargs="+", default=FIT, help="SET, or SET:PREFIX for a part of its photos")
-    parser.add_argument("--test", nargs="*", default=TEST, help="sets to judge by, never fitted to")
-    parser.add_argument("--set", action="append", default=[], help="of the extraction, e.g. max_side=320")
-    parser.add_argument("--json", type=Path)
+    add_set_arguments(parser, (*VALIDATION[:2], *FIT))
+    parser.add_argument("--ship", nargs="+", default=FIT, help="sets that the written calibration is fitted to")
+    parser.add_argument("--alike", help="folder with photos of things that look alike: one more set, and fitted to")
+    parser.add_argument("--tests", nargs="*", default=(), help="sets to judge what is shipped by, never fitted to")
+    parser.add_argument("--kept", type=Path, help="folder that keeps what was found, for other fits")
     parser.add_argument("--write", type=Path, help="where to write the calibration")
-    parser.add_argument("--plot", type=Path, default=PICTURE, help="the picture [default: %(default)s]")
+    parser.add_argument("--calibration", type=Path, help="to judge by, in place of a fit")
+    parser.add_argument("--plot", type=Path, help="the picture of what is shipped")
     args = parser.parse_args(arguments)
-    codebook = Codebook.open(args.codebook)
-    labelled = [read_set(source, args) for source in args.fit]
-    comparisons = compare(codebook, labelled)
-    fitted = calibrate(comparisons, origin_of(codebook, labelled))
-    found = judge_fitted(fitted, comparisons, [one.test.name for one in labelled])
-    show(found)
-    for source in args.test:
-        one = read_set(source, args)
-        part = judge_test(compare(codebook, [one]), fitted.calibration, one.test.name)
-        show(part)
-        found |= part
-    write(args, fitted.calibration, found)
+    judged = judge_sets(args)
+    if args.json:
+        args.json.write_text(json.dumps(judged.rows, indent=1) + "\n")
+    if args.plot:
+        draw_curves(panels_of(judged.shown), args.plot, columns=2)
 
 
-# -- Sets and their features
+def read_calibration(path: Path) -> Calibration:
+    return Calibration.from_dict(json.loads(path.read_text()))
 
 
-def read_set(source: str, args: argparse.Namespace) -> Labelled:
-    """A set, or a folder with a folder of photos for each thing, and its features, extracted as far as they are not
-    there.
+# -- What is found
+
+
+class Found(NamedTuple):
+    """The results of searches in some sets: in random collections, in whole sets, and those of all their photos in the
+    collections that these fall into, where they are fitted to.
     """
-    name, _, prefix = source.partition(":")
-    if Path(source).is_dir():
-        test = dataclasses.replace(read_benchmark(source), name=Path(source).name)
-    elif name == DRAWN:
-        test = read_drawn(args)
-    else:
-        test = read_benchmark(str(args.data / "gnd" / f"{name}.json"), args.data)
-        test = take_part(test, prefix) if prefix else test
-    folder = args.features / test.name
-    if not (folder / "manifest.json").is_file() or not FeatureStore(folder).manifest["complete"]:
-        from superfeat.weights import load_network
 
-        if args.weights is None:
-            raise SystemExit(f"{folder} does not hold all features: give --weights to extract them")
-        given = dict(parse_assignment(text) for text in args.set)
-        changes = {"upright": not test.as_stored, "attention": "regions", **given}
-        config = EvaluateConfig(extract=overlay(ExtractConfig.profile("fast"), changes))
-        for step in extract_set(load_network(args.weights), test, folder, config, None, "cpu"):
-            if step.done % 50 == 0:
-                print(f"{test.name}: {step.done} of {step.total} photos", flush=True)
-    return Labelled(test, FeatureStore(folder))
+    background: Null
+    random: Results
+    whole: Results
+    own: Results | None
 
 
-def read_drawn(args: argparse.Namespace) -> RetrievalSet:
-    folder = args.features / "drawn photos"
-    for _ in draw_folder(folder, things=THINGS, views=VIEWS, seed=SEED, max_side=SIDE):
-        pass
-    return dataclasses.replace(read_benchmark(str(folder)), name=DRAWN)
-
-
-def take_part(test: RetrievalSet, prefix: str) -> RetrievalSet:
-    """The photos and queries whose names begin so."""
-    kept = [number for number, photo in enumerate(test.photos) if photo.name.startswith(prefix)]
-    place = {number: new for new, number in enumerate(kept)}
-
-    def moved(numbers: Sequence[int]) -> tuple[int, ...]:
-        return tuple(place[number] for number in numbers if number in place)
-
-    queries = [
-        Query(query.photo, moved(query.positives), moved(query.junk), moved(query.hard))
-        for query in test.queries
-        if query.photo.name.startswith(prefix)
-    ]
-    name = f"{test.name} {Path(prefix).name}"
-    return with_positives(name, [test.photos[number] for number in kept], queries, as_stored=test.as_stored)
-
-
-def compare(codebook: Codebook, labelled: Sequence[Labelled]) -> Comparisons:
+def find_results(
+    args: argparse.Namespace,
+    codebook: Codebook,
+    labelled: Sequence[Labelled],
+    background: Null | None = None,
+    fitted: bool = False,
+) -> Found:
+    """Compares all photos of these sets, or takes what is kept of that."""
+    name = " ".join(one.test.name for one in labelled)
+    file, fields = None if args.kept is None else args.kept / f"{name}.npz", Found._fields[1 : None if fitted else -1]
+    if file is not None and file.is_file() and f"{fields[-1]} labels" in (kept := np.load(file)):
+        random, whole, *own = (Results(*(kept[f"{part} {field}"] for field in Results._fields)) for part in fields)
+        return Found(Null(*kept["background"].tolist()), random, whole, own[0] if own else None)
     with tempfile.TemporaryDirectory() as folder:
-        return compare_sets(index_sets(Path(folder, "index"), codebook, labelled), labelled)
+        index = index_sets(Path(folder, "index"), codebook, labelled)
+        comparisons = compare_sets(index, labelled)
+        photos = compare_photos(index, labelled, [folder_things(one) for one in labelled]) if fitted else None
+    background = background or measure_background(comparisons)
+    found = Found(
+        background,
+        draw_results(comparisons, background, sizes=SIZES),
+        whole_results(comparisons, background),
+        None if photos is None else draw_results(photos, background, sizes=SIZES, absent=None),
+    )
+    if file is not None:
+        columns = {
+            f"{part} {field}": values
+            for part, one in found._asdict().items()
+            if part in fields
+            for field, values in one._asdict().items()
+        }
+        np.savez(file, background=np.asarray(background), **columns)
+    return found
+
+
+def folder_things(labelled: Labelled) -> dict[str, str]:
+    """What each photo shows, by its folder; those of a folder that holds no answer to any query are alone."""
+    names = names_in(labelled.store, labelled.test)
+    folders = [str(photo.path.parent) for photo in labelled.test.photos]
+    known = {folders[number] for query in labelled.test.queries for number in query.positives}
+    shown = zip(names.database, folders, strict=True)
+    return {name: folder if folder in known else f"{name}{ALONE}" for name, folder in shown}
+
+
+# -- Fits
+
+
+def judge_sets(args: argparse.Namespace) -> Judged:
+    """Each collection by a fit to all others; and those that are not fitted to by what is shipped."""
+    codebook = Codebook(Codebook.open(args.codebook).centroids)  # of any network: a student has its teacher's
+    if args.calibration is not None:
+        return judge_by(read_calibration(args.calibration), args, codebook, args.sets)
+    alike = [args.alike] if args.alike else []
+    sources, shipped = [*args.sets, *alike], [*args.ship, *alike]
+    labelled = [read_set(source, args) for source in sources]
+    found, origin = find_results(args, codebook, labelled, fitted=True), origin_of(codebook, labelled)
+    (results, counted), judged = to_fit(found, sources), Judged({}, {})
+    for number, one in enumerate(labelled):
+        rows = results.sets != number
+        fitted = fit_results(choose_results(results, rows), found.background, origin, None, counted[rows])
+        judged |= judge_set(fitted, found, number, f"{one.test.name} by others")
+    written = ship(args, codebook, shipped)
+    others = [source for source in sources if source not in shipped]
+    return Judged(judged.rows, {}) | judge_by(written, args, codebook, [*others, *args.tests])
+
+
+def ship(args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]) -> Calibration:
+    """The calibration that comes with the network."""
+    labelled = [read_set(source, args) for source in sources]
+    found = find_results(args, codebook, labelled, fitted=True)
+    results, counted = to_fit(found, sources)
+    fitted = fit_results(results, found.background, origin_of(codebook, labelled), None, counted)
+    if args.write:
+        args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")
+    return fitted
+
+
+def to_fit(found: Found, sources: Sequence[str]) -> tuple[Results, Bool[np.ndarray, "n"]]:
+    """What a fit is made of, and which of it counts: few of the drawn landmarks, which are more alike than what is
+    photographed, half of what queries found, and all that photos found where they belong.
+    """
+    assert found.own is not None
+    parts, counted = ((found.random, ASKED_EVERY), (found.own, OWN_EVERY)), []
+    for results, every in parts:
+        kept = np.zeros(len(results.sets), np.bool_)
+        for number, source in enumerate(sources):
+            own = results.sets == number
+            kept |= own & (np.cumsum(own) % (DRAWN_EVERY if source == DRAWN else every) == 0)
+        counted.append(kept)
+    return join_results([results for results, _ in parts]), np.concatenate(counted)
 
 
 def origin_of(codebook: Codebook, labelled: Sequence[Labelled]) -> Origin:
-    network = labelled[0].store.network
     config = EvaluateConfig().index
+    network = labelled[0].store.network
     return Origin(network, codebook.digest, config.kernel, config.search.alpha, config.search.threshold)
 
 
 # -- Judging
 
 
-def judge(said: Any, results: Results) -> Judged:
-    return Judged(
-        len(set(results.things.tolist())), reliability(said, results.labels), *bootstrap_intervals(said, results)
-    )
+def judge_by(calibration: Calibration, args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]) -> Judged:
+    """Sets that it was not fitted to, each by itself."""
+    judged = Judged({}, {})
+    for source in sources:
+        one = read_set(source, args)
+        found = find_results(args, codebook, [one], calibration.background)
+        judged |= judge_set(calibration, found, 0, f"{one.test.name} by shipped")
+    return judged
 
 
-def judge_fitted(fitted: Fitted, comparisons: Comparisons, names: Sequence[str]) -> dict[str, Judged]:
-    """Each result by a fit without its thing; the sets as they are by the fit to all."""
-    found = {"things left out: all fitted sets": judge(fitted.said, fitted.results)}
-    whole = whole_results(comparisons, fitted.calibration.background)
-    for number, name in enumerate(names):
-        own = fitted.results.sets == number
-        found[f"things left out: {name}"] = judge(fitted.said[own], choose_results(fitted.results, own))
-        part = choose_results(whole, whole.sets == number)
-        found[f"fitted, whole: {name}"] = judge(predict(fitted.calibration, part), part)
-    return found
+def judge_set(fitted: Calibration, found: Found, number: int, name: str) -> Judged:
+    """One of the sets, in random collections and as a whole."""
+    judged = Judged({}, {})
+    for field, kind in KINDS.items():
+        results = getattr(found, field)
+        judged |= judge_rows(fitted, choose_results(results, results.sets == number), f"{kind}: {name}")
+    return judged
 
 
-def judge_test(comparisons: Comparisons, fitted: Calibration, name: str) -> dict[str, Judged]:
-    """A set that nothing was fitted to: in drawn collections, and as it is; then what its owner's labels would do,
-    each thing judged by a fit without it.
+def judge_rows(fitted: Calibration, part: Results, name: str) -> Judged:
+    """With clues, with those of each result alone, and with scores alone; with the log loss of one who always says the
+    share.
     """
-    own = calibrate(comparisons, fitted.origin, start=fitted, seed=1)
-    whole = whole_results(comparisons, fitted.background)
-    return {
-        f"test, drawn: {name}": judge(predict(fitted, own.results), own.results),
-        f"test, whole: {name}": judge(predict(fitted, whole), whole),
-        f"own labels, drawn: {name}": judge(own.said, own.results),
-    }
+    alone = dataclasses.replace(fitted, together=None)
+    forms = {"clues": fitted, "alone": alone, "scores": fitted.without_clues()}
+    said = {kind: predict(one, part) for kind, one in forms.items()}
+    share = float(np.clip(part.labels.mean(), 1e-9, 1 - 1e-9))
+    always = -(share * np.log(share) + (1 - share) * np.log(1 - share))
+    facts = {kind: honesty_of(values, part.labels) for kind, values in said.items()}
+    cells = [f"{one['log_loss']:.3f} ({one['error']:.3f})" for one in facts.values()]
+    middle = f"{facts['clues']['middle']}, {facts['clues']['middle_right']}"
+    print(f"| {name} | {always:.3f} | {' | '.join(cells)} | {middle} |", flush=True)
+    row = {"always": float(always), "results": len(part.labels), **facts}
+    return Judged({name: row}, {name: reliability(said["clues"], part.labels)})
 
 
-def show(found: dict[str, Judged]) -> None:
-    """As rows of the table in docs/calibration.md."""
-    for name, (things, judged, error, brier) in found.items():
-        base = judged.right * (1 - judged.right)  # Brier score of one who always says the share that is right
-        cells = (
-            name,
-            f"{things}",
-            f"{judged.results}",
-            f"{judged.right:.3f}",
-            f"{judged.said:.3f}",
-            f"{judged.error:.3f} ({error[0]:.3f} to {error[1]:.3f})",
-            f"{judged.brier:.3f} ({brier[0]:.3f} to {brier[1]:.3f})",
-            f"{base:.3f}",
-            f"{judged.log_loss:.3f}",
-        )
-        print(f"| {' | '.join(cells)} |", flush=True)
+def honesty_of(said: Float64[np.ndarray, "n"], labels: Bool[np.ndarray, "n"]) -> dict[str, Any]:
+    one, middle = reliability(said, labels), (said >= MIDDLE[0]) & (said < MIDDLE[1])
+    right = float(labels[middle].mean()) if middle.any() else None
+    facts = {"error": one.error, "log_loss": one.log_loss, "brier": one.brier}
+    return {**facts, "middle": int(middle.sum()), "middle_right": right}
 
 
-def write(args: argparse.Namespace, fitted: Calibration, found: dict[str, Judged]) -> None:
-    if args.write:
-        args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")
-    if args.json:
-        facts = {
-            "fit": list(args.fit),
-            "test": list(args.test),
-            "calibration": fitted.to_dict(),
-            "judged": plain(found),
-        }
-        args.json.write_text(json.dumps(facts, indent=1) + "\n")
-    shown = ("things left out: all", "test, drawn: ")
-    chosen = {name: one.reliability for name, one in found.items() if name.startswith(shown)}
-    panels = [reliability_panel(name, {"results, 95 % interval": one}) for name, one in chosen.items()]
-    draw_curves(panels, args.plot, columns=3)
-
-
-def plain(found: dict[str, Judged]) -> dict[str, Any]:
-    """Numbers with as many digits as mean something."""
-    values = {
-        name: {
-            "things": one.things,
-            **one.reliability._asdict(),
-            "error_interval": one.error_interval,
-            "brier_interval": one.brier_interval,
-            "bins": [each._asdict() for each in one.reliability.bins],
-        }
-        for name, one in found.items()
-    }
-    rounded: dict[str, Any] = json.loads(json.dumps(values), parse_float=lambda text: round(float(text), 4))
-    return rounded
+def panels_of(shown: Mapping[str, Reliability]) -> list[Panel]:
+    """A panel for each set, with a line for random collections and one for the whole."""
+    sets: dict[str, dict[str, Reliability]] = {}
+    for name, one in shown.items():
+        kind, _, rest = name.partition(": ")
+        sets.setdefault(rest.removesuffix(" by shipped"), {})[LINES[kind]] = one
+    return [reliability_panel(title, kinds) for title, kinds in sets.items()]
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.calibration import read_set
+from benchmarks.labelled_sets import read_set
 from superfeat.config import ExtractConfig, SearchConfig
 from superfeat.datasets.retrieval_set import Query
 from superfeat.evaluation.metrics import average_precision, paired_bootstrap

@@ -1,23 +1,16 @@
-"""What a second look at the first results is worth: re-ranking, probabilities, groups of duplicates, and its time.
+"""What a second look at the first results is worth: re-ranking, groups of duplicates, and its time.
 
     python -m benchmarks.verification rerank --weights NETWORK --codebook CODEBOOK --data ../shared/data \
         --features FOLDER --json benchmarks/results/rerank.json [--matcher] [--folders 50]
-    python -m benchmarks.verification probability ... --json benchmarks/results/probability.json --write NEW.json
-    python -m benchmarks.verification duplicates ... --calibration NEW.json
+    python -m benchmarks.verification duplicates ... [--calibration FILE]
     python -m benchmarks.verification time --images 100000 --json benchmarks/results/verification_time.json
 
 Features that are not in FOLDER are extracted into it with the profile `fast` and the places of features (it can be
 stopped and goes on). Which photos are alike enough for diffusion is told by the calibration beside the codebook, or
 without one by the collection. --folders orders what is found in small folders with a single match, drawn from a set.
-Probabilities are judged by leaving one collection out: a fit to all others, for each. A fit counts what the queries of
-its sets find in random collections, and what all their photos find in those that they themselves fall into. The
-calibration that is written is fitted to the sets of --ship alone, whose licences allow it. With --calibration nothing
-is fitted, and the sets are judged by that one: by features of int8, say. A codebook may be that of the network's
-teacher.
 """
 
 import argparse
-import dataclasses
 import json
 import tempfile
 import time
@@ -27,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.calibration import DRAWN, FIT, judge, origin_of, read_set, show
+from benchmarks.calibration import read_calibration
+from benchmarks.labelled_sets import ALONE, VALIDATION, add_set_arguments, read_set
 from benchmarks.search import Collection
 from superfeat.config import CALIBRATION, SearchConfig
 from superfeat.datasets.retrieval_set import Query
@@ -43,20 +37,7 @@ from superfeat.index.places import encode_places
 from superfeat.index.segments import Layout, build_segment
 from superfeat.index.snapshot import Snapshot
 from superfeat.probability.apply import background_for, link_floor
-from superfeat.probability.comparing import Labelled, compare_photos, compare_sets, index_sets
-from superfeat.probability.fit import (
-    ALL,
-    DRAWN_SIZES,
-    PADDED_SIZES,
-    Results,
-    choose_results,
-    draw_results,
-    fit_results,
-    join_results,
-    measure_background,
-    predict,
-    whole_results,
-)
+from superfeat.probability.comparing import Labelled, index_sets
 from superfeat.probability.model import Calibration
 from superfeat.probability.together import TOP
 from superfeat.rerank.geometry import PlacedWords, place_features
@@ -69,42 +50,22 @@ from superfeat.rerank.look import (
     widened,
 )
 from superfeat.rerank.order import COMPARED, FIRST
-from superfeat.rerank.strangers import Null, hardly_strangers, measure_strangers, sample_images
+from superfeat.rerank.strangers import hardly_strangers, measure_strangers, sample_images
 
-VALIDATION = ("terrassa12", "rparis6k_mini_ext", "val_landmarks")
-TESTS = ("ukbench50_val", "museum_qs")
-SIZES = (*DRAWN_SIZES, ALL, *PADDED_SIZES)
 METHODS = ("off", "geometry", "expand", "diffuse")
 SEGMENT, SHAPE = 32768, (4, 3)  # images of a segment, and width and height of drawn photos
-ALONE = " alone"  # a photo of no thing that is looked for
-# Results of which one counts in a fit; 20 of a search follow each other.
-DRAWN_EVERY, ASKED_EVERY, OWN_EVERY = 31, 2, 1  # of drawn landmarks; of queries and of a collection's own photos
-MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
-    for name, work in (("rerank", rerank), ("probability", probability), ("duplicates", duplicates)):
-        verb = verbs.add_parser(name)
+    for work in (rerank, duplicates):
+        verb = verbs.add_parser(work.__name__)
         verb.set_defaults(work=work)
-        verb.add_argument("--weights", help="the network; not needed where there are features of all sets")
-        verb.add_argument("--codebook", type=Path, required=True)
-        verb.add_argument("--data", type=Path, required=True, help="the folder with gnd/SET.json and the photos")
-        verb.add_argument("--features", type=Path, required=True, help="a features folder for each set, by its name")
-        verb.add_argument("--sets", nargs="+", default=(*VALIDATION[:2], *FIT) if name == "probability" else VALIDATION)
-        verb.add_argument("--set", action="append", default=[], help="of the extraction, e.g. max_side=320")
-        verb.add_argument("--json", type=Path)
-        verb.add_argument("--matcher", action="store_true", help="also match the first 20 by SIFT (rerank)")
-        verb.add_argument("--folders", type=int, help="photos of small folders with one match each (rerank)")
-        verb.add_argument("--ship", nargs="+", default=FIT, help="sets that the written calibration is fitted to")
-        verb.add_argument("--alike", help="folder with photos of things that look alike: one more set, and fitted to")
-        verb.add_argument("--tests", nargs="*", default=(), help="sets to judge what is shipped by, never fitted to")
-        verb.add_argument("--kept", type=Path, help="folder that keeps what was found, for other fits (probability)")
-        verb.add_argument("--write", type=Path, help="where to write the calibration (probability)")
-        verb.add_argument(
-            "--calibration", type=Path, help="to judge by, for duplicates, and for rerank [there: beside the codebook]"
-        )
+        add_set_arguments(verb, VALIDATION)
+        verb.add_argument("--calibration", type=Path, help="how strangers score [beside the codebook], and who is one")
+    verbs.choices["rerank"].add_argument("--matcher", action="store_true", help="also match the first 20 by SIFT")
+    verbs.choices["rerank"].add_argument("--folders", type=int, help="photos of small folders with one match each")
     verb = verbs.add_parser("time")
     verb.set_defaults(work=measure_time)
     verb.add_argument("--images", type=int, default=100_000)
@@ -119,10 +80,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 # -- Re-ranking
-
-
-def read_calibration(path: Path) -> Calibration:
-    return Calibration.from_dict(json.loads(path.read_text()))
 
 
 class Orders(NamedTuple):
@@ -295,153 +252,6 @@ def precision(query: Query, ranking: np.ndarray, known: set[int]) -> float:
     """Hard, where there are hard ones; of the photos that there are features of."""
     wanted = set(query.hard or query.positives)
     return average_precision(ranking, wanted & known, {*query.junk, *(set(query.positives) - wanted)})
-
-
-# -- Probabilities
-
-
-class Found(NamedTuple):
-    """The results of searches in some sets: in random collections, in whole sets, and those of all their photos in the
-    collections that these fall into, where they are fitted to.
-    """
-
-    background: Null
-    random: Results
-    whole: Results
-    own: Results | None
-
-
-def find_results(
-    args: argparse.Namespace, codebook: Codebook, labelled: Sequence[Labelled], fitted: bool = False
-) -> Found:
-    """Compares all photos of these sets, or takes what is kept of that."""
-    name = " ".join(one.test.name for one in labelled)
-    file, fields = None if args.kept is None else args.kept / f"{name}.npz", Found._fields[1 : None if fitted else -1]
-    if file is not None and file.is_file() and f"{fields[-1]} labels" in (kept := np.load(file)):
-        random, whole, *own = (Results(*(kept[f"{part} {field}"] for field in Results._fields)) for part in fields)
-        return Found(Null(*kept["background"].tolist()), random, whole, own[0] if own else None)
-    with tempfile.TemporaryDirectory() as folder:
-        index = index_sets(Path(folder, "index"), codebook, labelled)
-        comparisons = compare_sets(index, labelled)
-        photos = compare_photos(index, labelled, [folder_things(one) for one in labelled]) if fitted else None
-    background = measure_background(comparisons) if args.background is None else args.background
-    found = Found(
-        background,
-        draw_results(comparisons, background, sizes=SIZES),
-        whole_results(comparisons, background),
-        None if photos is None else draw_results(photos, background, sizes=SIZES, absent=None),
-    )
-    if file is not None:
-        columns = {
-            f"{part} {field}": values
-            for part, one in found._asdict().items()
-            if part in fields
-            for field, values in one._asdict().items()
-        }
-        np.savez(file, background=np.asarray(background), **columns)
-    return found
-
-
-def probability(args: argparse.Namespace) -> dict[str, Any]:
-    """Each collection by a fit to all others; and those that are not fitted to by what is shipped: with clues, with
-    scores alone, and by always saying the share.
-    """
-    codebook, args.background = Codebook(Codebook.open(args.codebook).centroids), None  # of any network: a student
-    if args.calibration is not None:
-        given = read_calibration(args.calibration)
-        args.background = given.background
-        return judge_by(given, args, codebook, args.sets)
-    alike = [args.alike] if args.alike else []
-    sources, shipped = [*args.sets, *alike], [*args.ship, *alike]
-    labelled = [read_set(source, args) for source in sources]
-    found, origin = find_results(args, codebook, labelled, fitted=True), origin_of(codebook, labelled)
-    (results, counted), facts = to_fit(found, sources), dict[str, Any]()
-    for number, one in enumerate(labelled):
-        rows = results.sets != number
-        fitted = fit_results(choose_results(results, rows), found.background, origin, None, counted[rows])
-        facts |= judge_set(fitted, found, number, f"{one.test.name} by others")
-    written = ship(args, codebook, shipped)
-    args.background = written.background
-    others = [source for source in sources if source not in shipped]
-    return facts | judge_by(written, args, codebook, [*others, *args.tests])
-
-
-def judge_by(
-    calibration: Calibration, args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]
-) -> dict[str, Any]:
-    """Sets that it was not fitted to, each by itself."""
-    facts: dict[str, Any] = {}
-    for source in sources:
-        one = read_set(source, args)
-        facts |= judge_set(calibration, find_results(args, codebook, [one]), 0, f"{one.test.name} by shipped")
-    return facts
-
-
-def judge_set(fitted: Calibration, found: Found, number: int, name: str) -> dict[str, Any]:
-    """One of the sets, in random collections and as a whole."""
-    facts = {}
-    for kind, results in (("drawn", found.random), ("whole", found.whole)):
-        part = choose_results(results, results.sets == number)
-        facts[f"{kind}: {name}"] = judge_both(fitted, part, f"{kind}: {name}")
-    return facts
-
-
-def to_fit(found: Found, sources: Sequence[str]) -> tuple[Results, np.ndarray]:
-    """What a fit is made of, and which of it counts: few of the drawn landmarks, which are more alike than what is
-    photographed, half of what queries found, and all that photos found where they belong.
-    """
-    assert found.own is not None
-    parts, counted = ((found.random, ASKED_EVERY), (found.own, OWN_EVERY)), []
-    for results, every in parts:
-        kept = np.zeros(len(results.sets), np.bool_)
-        for number, source in enumerate(sources):
-            own = results.sets == number
-            kept |= own & (np.cumsum(own) % (DRAWN_EVERY if source == DRAWN else every) == 0)
-        counted.append(kept)
-    return join_results([results for results, _ in parts]), np.concatenate(counted)
-
-
-def folder_things(labelled: Labelled) -> dict[str, str]:
-    """What each photo shows, by its folder; those of a folder that holds no answer to any query are alone."""
-    names = names_in(labelled.store, labelled.test)
-    folders = [str(photo.path.parent) for photo in labelled.test.photos]
-    known = {folders[number] for query in labelled.test.queries for number in query.positives}
-    shown = zip(names.database, folders, strict=True)
-    return {name: folder if folder in known else f"{name}{ALONE}" for name, folder in shown}
-
-
-def judge_both(fitted: Calibration, part: Results, name: str) -> dict[str, Any]:
-    """With clues, with those of each result alone, and with scores alone; with the log loss of one who always says the
-    share.
-    """
-    alone = dataclasses.replace(fitted, together=None)
-    said = {
-        kind: predict(one, part)
-        for kind, one in (("clues", fitted), ("alone", alone), ("scores", fitted.without_clues()))
-    }
-    share = float(np.clip(part.labels.mean(), 1e-9, 1 - 1e-9))
-    always = -(share * np.log(share) + (1 - share) * np.log(1 - share))
-    facts: dict[str, Any] = {"always": float(always), "results": len(part.labels)}
-    show({f"{name}, {kind}": judge(values, part) for kind, values in said.items()})
-    for kind, values in said.items():
-        one = judge(values, part).reliability
-        middle = (values >= MIDDLE[0]) & (values < MIDDLE[1])
-        right = float(part.labels[middle].mean()) if middle.any() else None
-        facts[kind] = {"error": one.error, "log_loss": one.log_loss, "brier": one.brier}
-        facts[kind] |= {"middle": int(middle.sum()), "middle_right": right}
-        print(f"  {kind}: log loss {one.log_loss:.3f}, always {always:.3f}; {middle.sum()} said 50-70 %, right {right}")
-    return facts
-
-
-def ship(args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]) -> Calibration:
-    """The calibration that comes with the network."""
-    labelled = [read_set(source, args) for source in sources]
-    found = find_results(args, codebook, labelled, fitted=True)
-    results, counted = to_fit(found, sources)
-    fitted = fit_results(results, found.background, origin_of(codebook, labelled), None, counted)
-    if args.write:
-        args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")
-    return fitted
 
 
 # -- Duplicates

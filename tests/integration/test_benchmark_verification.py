@@ -1,12 +1,13 @@
-"""The benchmarks of verification and of networks still run, on two small sets that are made up."""
+"""The benchmarks of verification, probabilities and networks still run, on two small sets that are made up."""
 
+import argparse
 import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import networks, verification
+from benchmarks import calibration, labelled_sets, networks, verification
 from PIL import Image
 
 from fixtures_recipe import noise, save_random_network
@@ -69,6 +70,28 @@ def alike(folder: Path) -> Path:
     return photos
 
 
+def test_features_that_are_not_there_are_extracted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of drawn landmarks, and of a part of a set; a second time nothing is, and no network is needed."""
+    for name, value in (("THINGS", 3), ("VIEWS", 2), ("SIDE", 64)):
+        monkeypatch.setattr(labelled_sets, name, value)
+    folder, features = tmp_path / "features", ["--data", str(tmp_path), "--features", str(tmp_path / "features")]
+    network = save_random_network(tmp_path / "tiny", templates=8, whitened_dim=6)
+    parser = argparse.ArgumentParser()
+    labelled_sets.add_set_arguments(parser, ())
+    asked = [*features, "--codebook", "none", "--set", "max_side=64"]
+    drawn = labelled_sets.read_set("drawn", parser.parse_args([*asked, "--weights", str(network)]))
+    assert len(drawn.images()) == 6
+    before = (folder / "drawn" / "vectors.npy").stat().st_mtime_ns
+    again = labelled_sets.read_set("drawn", parser.parse_args(asked))
+    assert again.images() == drawn.images()
+    assert (folder / "drawn" / "vectors.npy").stat().st_mtime_ns == before
+    with pytest.raises(SystemExit, match="--weights"):
+        labelled_sets.read_set(str(folder / "drawn photos"), parser.parse_args(asked))
+    part = labelled_sets.take_part(drawn.test, drawn.test.photos[2].name.split("/")[0] + "/")
+    assert {query.photo.name for query in part.queries} == {photo.name for photo in part.photos}
+    assert len(part.photos) == 2
+
+
 def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> None:
     origin = Origin("network", CODEBOOK.digest, "binary", 3.0, 0.0)
     known = Calibration(-1.0, 1.0, -0.1, Null(-4.0, 1.0, 20), origin)
@@ -82,22 +105,26 @@ def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> N
 
 def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tmp_path: Path) -> None:
     written = tmp_path / "calibration.json"
-    asked = ["probability", *given, "--sets", "one", "--ship", "one", "--alike", str(alike(tmp_path))]
+    asked = [*given, "--sets", "one", "--ship", "one", "--alike", str(alike(tmp_path))]
     (tmp_path / "kept").mkdir()
     asked += ["--tests", "other", "--kept", str(tmp_path / "kept"), "--write", str(written)]
-    verification.main(asked)
+    asked += ["--plot", str(tmp_path / "out.png")]
+    calibration.main(asked)
     found = json.loads((tmp_path / "out").read_text())
     judged = {f"{kind}: {name} by others" for kind in ("drawn", "whole") for name in ("one", "cartons")}
     assert set(found) == judged | {"drawn: other by shipped", "whole: other by shipped"}
+    assert found["whole: other by shipped"]["clues"]["middle"] <= found["whole: other by shipped"]["results"]
+    with Image.open(tmp_path / "out.png") as picture:
+        assert min(picture.size) > 200
     first = Calibration.from_dict(json.loads(written.read_text()))
-    verification.main(asked)
+    calibration.main(asked)
     assert json.loads((tmp_path / "out").read_text()) == found, "what is kept is what was found"
     assert found["whole: one by others"]["clues"]["log_loss"] < found["whole: one by others"]["always"]
     fitted = Calibration.from_dict(json.loads(written.read_text()))
     assert fitted == first
     assert fitted.weights is not None
-    assert fitted.largest == max(verification.SIZES[:4] + verification.SIZES[5:])
-    verification.main(["probability", *given, "--sets", "other", "--calibration", str(written)])
+    assert fitted.largest == max(calibration.SIZES[:4] + calibration.SIZES[5:])
+    calibration.main([*given, "--sets", "other", "--calibration", str(written)])
     again = json.loads((tmp_path / "out").read_text())
     assert again == {name: found[name] for name in ("drawn: other by shipped", "whole: other by shipped")}
     verification.main(["duplicates", *given, "--calibration", str(written)])
@@ -109,7 +136,7 @@ def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tm
 def test_time_is_measured_without_and_with(tmp_path: Path) -> None:
     small = ["--images", "300", "--words", "256", "--words-per-image", "20", "--rounds", "1"]
     verification.main(["time", *small, "--json", str(tmp_path / "out.json")])
-    assert set(json.loads((tmp_path / "out.json").read_text())["milliseconds"]) == {"without", "with"}
+    assert set(json.loads((tmp_path / "out.json").read_text())["milliseconds"]) == {"without", "with", "diffuse"}
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -1,4 +1,4 @@
-"""superfeat calibrate as a user meets it: labels in, probabilities in later searches; and its benchmark in small."""
+"""superfeat calibrate as a user meets it: labels in, probabilities in later searches."""
 
 import csv
 import json
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import calibration as benchmark
 from click.testing import CliRunner, Result
 from PIL import Image
 
@@ -195,53 +194,3 @@ def test_what_cannot_be_asked(index: Path, more: list[str]) -> None:
 def test_what_is_no_index(tmp_path: Path, labels: Path) -> None:
     result = run(tmp_path / "nothing", labels)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
-
-
-def test_the_benchmark_in_small(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Draws, extracts, fits, judges, writes and draws; a second run finds its features."""
-    photos = [f"{thing}/{view}.jpg" for thing in range(THINGS) for view in range(VIEWS)]
-    queries = [
-        {
-            "img": photos[number],
-            "self": number,
-            "pos": [other for other in range(len(photos)) if other != number and other // VIEWS == number // VIEWS],
-        }
-        for number in range(len(photos))
-    ]
-    (tmp_path / "gnd").mkdir()
-    for name in ("fitted", "tested"):
-        facts = {
-            "name": name,
-            "db": [f"photos/{photo}" for photo in photos],
-            "queries": [{**query, "img": f"photos/{query['img']}"} for query in queries],
-        }
-        (tmp_path / "gnd" / f"{name}.json").write_text(json.dumps(facts))
-    (tmp_path / "photos").symlink_to(made / "photos")
-    for name, value in (("THINGS", 4), ("VIEWS", 2), ("SIDE", 96)):
-        monkeypatch.setattr(benchmark, name, value)
-    outputs = {"--json": "out.json", "--write": "calibration.json", "--plot": "out.png", "--features": "features"}
-    arguments = [part for flag, name in outputs.items() for part in (flag, str(tmp_path / name))]
-    arguments += ["--codebook", str(made / "index" / "codebook"), "--data", str(tmp_path), "--set", "max_side=96"]
-    arguments += ["--fit", "fitted:photos/", "drawn", "--test", "tested"]
-    benchmark.main([*arguments, "--weights", str(made / "network")])
-    found = json.loads((tmp_path / "out.json").read_text())
-    assert set(found["judged"]) == {
-        "things left out: all fitted sets",
-        "things left out: fitted photos",
-        "fitted, whole: fitted photos",
-        "things left out: drawn",
-        "fitted, whole: drawn",
-        "test, drawn: tested",
-        "test, whole: tested",
-        "own labels, drawn: tested",
-    }
-    tested = found["judged"]["test, drawn: tested"]
-    assert tested["things"] == THINGS
-    assert tested["brier_interval"][0] <= tested["brier"] <= tested["brier_interval"][1]
-    written = Calibration.from_dict(json.loads((tmp_path / "calibration.json").read_text()))
-    assert written.origin.codebook == Index.open(made / "index").codebook.digest
-    assert "test, whole: tested" in capsys.readouterr().out
-    benchmark.main(arguments)  # without --weights
-    assert json.loads((tmp_path / "out.json").read_text()) == found

@@ -11,7 +11,7 @@ from superfeat.figures import Panel, Series
 from superfeat.probability.apply import background_for
 from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, back_of, support_of
 from superfeat.probability.comparing import Comparisons
-from superfeat.probability.honesty import BINS, Reliability
+from superfeat.probability.honesty import Reliability
 from superfeat.probability.logistic import sigmoid
 from superfeat.probability.model import Calibration, Origin, fit_calibration, match_prior
 from superfeat.probability.together import TOP, around_each, fit_together
@@ -34,7 +34,6 @@ PADDED_SIZES = (10_000, 100_000)  # of collections that are larger than any labe
 LEAST_TAIL = 30  # best wrong results that show how those of more strangers would score
 ABSENT = 0.25  # share of drawn collections that do not hold what is searched for
 BACKGROUND_IMAGES = 20  # different ones that the labelled sets' strangers are worth in another collection
-RESAMPLED = 1000  # times that things are drawn for an interval
 
 
 class Results(NamedTuple):
@@ -304,24 +303,6 @@ def _odds(calibration: Calibration, results: Results) -> Float64[np.ndarray, "n"
 
 
 # -- How honest it is
-
-
-def bootstrap_intervals(
-    said: Float64[np.ndarray, "n"], results: Results, *, seed: int = 0
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """95 % intervals of the expected calibration error and of the Brier score, over things drawn with replacement:
-    results of one thing are right or wrong together.
-    """
-    things = np.unique(results.things, return_inverse=True)[1]
-    count, wrong = int(things.max()) + 1, said - results.labels
-    gaps = np.zeros((count, BINS))
-    np.add.at(gaps, (things, np.minimum((said * BINS).astype(np.int64), BINS - 1)), wrong)
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLED)
-    totals = drawn @ np.bincount(things, minlength=count)
-    errors = np.abs(drawn @ gaps).sum(axis=1) / totals
-    squares = drawn @ np.bincount(things, wrong**2, count) / totals
-    (low, high), (least, most) = (np.quantile(values, (0.025, 0.975)).tolist() for values in (errors, squares))
-    return (low, high), (least, most)
 
 
 def reliability_panel(title: str, judged: Mapping[str, Reliability]) -> Panel:

@@ -16,7 +16,7 @@ from superfeat.features import Features
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
-from superfeat.probability import comparing, fit
+from superfeat.probability import comparing
 from superfeat.probability.apply import FOREIGN_IMAGES, meet_strangers
 from superfeat.probability.comparing import (
     Comparisons,
@@ -30,7 +30,6 @@ from superfeat.probability.comparing import (
 )
 from superfeat.probability.fit import (
     Results,
-    bootstrap_intervals,
     calibrate,
     choose_results,
     draw_results,
@@ -426,29 +425,6 @@ def made_results(things: int, each: int, seed: int = 0) -> tuple[np.ndarray, Res
         np.zeros((len(said), 5)),
         np.arange(len(said)),
     )
-
-
-def test_intervals_equal_plain_loops() -> None:
-    said, results = made_results(6, 9)
-    found = bootstrap_intervals(said, results)
-    drawn = np.random.default_rng(0).multinomial(6, np.full(6, 1 / 6), fit.RESAMPLED)
-    errors, briers = [], []
-    for times in drawn:
-        rows = np.concatenate([np.flatnonzero(results.things == 3 * thing) for thing in np.repeat(np.arange(6), times)])
-        judged = reliability(said[rows], results.labels[rows])
-        errors.append(judged.error)
-        briers.append(judged.brier)
-    np.testing.assert_allclose(found, [np.quantile(values, (0.025, 0.975)) for values in (errors, briers)])
-
-
-def test_intervals_hold_the_value_and_narrow_with_things() -> None:
-    widths = []
-    for things in (10, 1000):
-        said, results = made_results(things, 20)
-        _, (low, high) = bootstrap_intervals(said, results)
-        assert low <= reliability(said, results.labels).brier <= high
-        widths.append(high - low)
-    assert widths[1] < 0.3 * widths[0]
 
 
 def test_the_panel_of_a_reliability() -> None:

@@ -1,0 +1,82 @@
+"""Sets of photos with queries and right answers, and their features: extracted as far as they are not there yet."""
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from superfeat.config import EvaluateConfig, ExtractConfig
+from superfeat.datasets.benchmarks import read_benchmark
+from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
+from superfeat.drawn import draw_folder
+from superfeat.evaluation.stages import extract_set
+from superfeat.extraction.folder import FeatureStore
+from superfeat.probability.comparing import Labelled
+from superfeat.settings import overlay, parse_assignment
+
+VALIDATION = ("terrassa12", "rparis6k_mini_ext", "val_landmarks")
+DRAWN = "drawn"
+ALONE = " alone"  # ends the thing of a photo that shows nothing that is looked for
+THINGS, VIEWS, SIDE, SEED = 60, 4, 480, 7  # of drawn landmarks; none of them is trained on
+
+
+def add_set_arguments(parser: argparse.ArgumentParser, sets: Sequence[str]) -> None:
+    """What `read_set` needs of a command line, and --json."""
+    parser.add_argument("--weights", help="the network; not needed where there are features of all sets")
+    parser.add_argument("--codebook", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="the folder with gnd/SET.json and the photos")
+    parser.add_argument("--features", type=Path, required=True, help="a features folder for each set, by its name")
+    parser.add_argument("--sets", nargs="+", default=sets, help="SET, SET:PREFIX for a part of its photos, or a folder")
+    parser.add_argument("--set", action="append", default=[], help="of the extraction, e.g. max_side=320")
+    parser.add_argument("--json", type=Path)
+
+
+def read_set(source: str, args: argparse.Namespace) -> Labelled:
+    """A set, or a folder with a folder of photos for each thing, and its features, extracted as far as they are not
+    there.
+    """
+    name, _, prefix = source.partition(":")
+    if Path(source).is_dir():
+        test = dataclasses.replace(read_benchmark(source), name=Path(source).name)
+    elif name == DRAWN:
+        test = read_drawn(args)
+    else:
+        test = read_benchmark(str(args.data / "gnd" / f"{name}.json"), args.data)
+        test = take_part(test, prefix) if prefix else test
+    folder = args.features / test.name
+    if not (folder / "manifest.json").is_file() or not FeatureStore(folder).manifest["complete"]:
+        from superfeat.weights import load_network
+
+        if args.weights is None:
+            raise SystemExit(f"{folder} does not hold all features: give --weights to extract them")
+        given = dict(parse_assignment(text) for text in args.set)
+        changes = {"upright": not test.as_stored, "attention": "regions", **given}
+        config = EvaluateConfig(extract=overlay(ExtractConfig.profile("fast"), changes))
+        for step in extract_set(load_network(args.weights), test, folder, config, None, "cpu"):
+            if step.done % 50 == 0:
+                print(f"{test.name}: {step.done} of {step.total} photos", flush=True)
+    return Labelled(test, FeatureStore(folder))
+
+
+def read_drawn(args: argparse.Namespace) -> RetrievalSet:
+    folder = args.features / "drawn photos"
+    for _ in draw_folder(folder, things=THINGS, views=VIEWS, seed=SEED, max_side=SIDE):
+        pass
+    return dataclasses.replace(read_benchmark(str(folder)), name=DRAWN)
+
+
+def take_part(test: RetrievalSet, prefix: str) -> RetrievalSet:
+    """The photos and queries whose names begin so."""
+    kept = [number for number, photo in enumerate(test.photos) if photo.name.startswith(prefix)]
+    place = {number: new for new, number in enumerate(kept)}
+
+    def moved(numbers: Sequence[int]) -> tuple[int, ...]:
+        return tuple(place[number] for number in numbers if number in place)
+
+    queries = [
+        Query(query.photo, moved(query.positives), moved(query.junk), moved(query.hard))
+        for query in test.queries
+        if query.photo.name.startswith(prefix)
+    ]
+    name = f"{test.name} {Path(prefix).name}"
+    return with_positives(name, [test.photos[number] for number in kept], queries, as_stored=test.as_stored)
