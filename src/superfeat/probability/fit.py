@@ -76,10 +76,13 @@ def calibrate(
     sizes: Sequence[int] = (*DRAWN_SIZES, ALL),
     seed: int = 0,
 ) -> Fitted:
-    """Fits to searches in collections drawn from labelled sets; with few, not far from `start`."""
+    """Fits to searches in collections drawn from labelled sets: to those of queries that may show what a collection does
+    not have, and to those of its own photos, in equal parts. With few, not far from `start`.
+    """
     known = None if start is None or origin.codebook is None else background_for(start, origin.codebook)
     background = known or measure_background(comparisons)
-    results = draw_results(comparisons, background, sizes=sizes, seed=seed)
+    drawn = (draw_results(comparisons, background, sizes=sizes, seed=seed, absent=absent) for absent in (ABSENT, None))
+    results = join_results(list(drawn))
     fitted = fit_results(results, background, origin, start)
     return Fitted(fitted, results, predict_in_turn(results, background, origin, start))
 
