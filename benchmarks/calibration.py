@@ -35,6 +35,7 @@ from superfeat.probability.fit import (
     DRAWN_SIZES,
     PADDED_SIZES,
     Results,
+    calibrate,
     choose_results,
     draw_results,
     fit_results,
@@ -78,6 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--kept", type=Path, help="folder that keeps what was found, for other fits")
     parser.add_argument("--write", type=Path, help="where to write the calibration")
     parser.add_argument("--calibration", type=Path, help="to judge by, in place of a fit")
+    parser.add_argument("--own-labels", action="store_true", help="also what labels of a set would do for it")
     parser.add_argument("--plot", type=Path, help="the picture of what is shipped")
     args = parser.parse_args(arguments)
     judged = judge_sets(args)
@@ -213,7 +215,22 @@ def judge_by(calibration: Calibration, args: argparse.Namespace, codebook: Codeb
         one = read_set(source, args)
         found = find_results(args, codebook, [one], calibration.background)
         judged |= judge_set(calibration, found, 0, f"{one.test.name} by shipped")
+        if args.own_labels:
+            judged |= judge_own(calibration, codebook, one)
     return judged
+
+
+def judge_own(calibration: Calibration, codebook: Codebook, labelled: Labelled) -> Judged:
+    """What `superfeat calibrate` makes of the labels of a set's photos: each thing by a fit without it."""
+    with tempfile.TemporaryDirectory() as folder:
+        index = index_sets(Path(folder, "index"), codebook, [labelled])
+        photos = compare_photos(index, [labelled], [folder_things(labelled)])
+    fitted = calibrate(photos, calibration.origin, start=calibration)
+    both = {"before": predict(calibration, fitted.results), "after": fitted.said}
+    row = {kind: honesty_of(said, fitted.results.labels) for kind, said in both.items()}
+    cells = [f"{one['log_loss']:.3f} ({one['error']:.3f})" for one in row.values()]
+    print(f"| own labels: {labelled.test.name} | {' | '.join(cells)} |", flush=True)
+    return Judged({f"own labels: {labelled.test.name}": row}, {})
 
 
 def judge_set(fitted: Calibration, found: Found, number: int, name: str) -> Judged:

@@ -76,8 +76,8 @@ def calibrate(
     sizes: Sequence[int] = (*DRAWN_SIZES, ALL),
     seed: int = 0,
 ) -> Fitted:
-    """Fits to searches in collections drawn from labelled sets: to those of queries that may show what a collection does
-    not have, and to those of its own photos, in equal parts. With few, not far from `start`.
+    """Fits to searches in collections drawn from labelled sets, in equal parts to those of queries that may show what a
+    collection does not have, and to those of its own photos. With few, not far from `start`.
     """
     known = None if start is None or origin.codebook is None else background_for(start, origin.codebook)
     background = known or measure_background(comparisons)
