@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     from superfeat.geometry.pairs import VectorsOf
 
 PATH = click.Path(path_type=Path)
+KINDS = ("sift", "xfeat", "aliked", "disk")
 
 
 @click.command("pairs-from-labels")
 @click.argument("images", type=PATH)
 @click.option("--labels", type=PATH, help="CSV with the columns image and thing. [default: one sub-folder per thing]")
 @click.option("--output", "-o", required=True, type=PATH, help="CSV of pairs, for train --pairs.")
-@click.option("--keypoints", "kind", default="sift", type=click.Choice(["sift", "xfeat"]), show_default=True)
-@click.option("--inliers", type=int, help="Least matches that agree. [default: 20 with sift, 25 with xfeat]")
+@click.option(
+    "--keypoints", "kind", default="sift", type=click.Choice(["sift", "xfeat", "aliked", "disk"]), show_default=True
+)
+@click.option("--inliers", type=int, help="Least matches that agree. [default: 20 with sift, 25 with others]")
 @click.option("--exhaustive", type=int, help="Look at all pairs of things with at most so many photos. [default: 200]")
 @click.option("--neighbours", type=int, help="Of larger things, at the nearest of each photo. [default: 30]")
 @click.option("--vouchers", type=int, help="Also take pairs that do not agree where so many photos agree with both.")

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from superfeat.addresses.address import Where
     from superfeat.engine import Answer, Engine, Named
     from superfeat.features import Features
+    from superfeat.geometry.keypoints import KeypointKind
     from superfeat.images import Skipped
     from superfeat.index.places import Region
     from superfeat.rerank.order import Rerank
 
 FIRST_LOCAL = 100  # results that --local looks at
+VERIFY: dict[str, "KeypointKind"] = {"matcher": "sift", "xfeat": "xfeat", "aliked": "aliked", "disk": "disk"}
 BAR = 24  # characters of the longest bar: of certainty, or of the best score
 NO_GEOMETRY = (
     "no result is verified: the index does not note where words lie. To add that, make it again from the photos, or "
@@ -85,8 +87,9 @@ engine_weights = click.option(
 @click.option("--turned", is_flag=True, help="Verify results turned by a quarter, a half or three quarters too.")
 @click.option(
     "--verify",
-    type=click.Choice(["matcher", "xfeat"]),
-    help="Match the query with the first 20 results by keypoints, SIFT or XFeat; those that are certain come first.",
+    type=click.Choice(list(VERIFY)),
+    help="Match the query with the first 20 results by keypoints: SIFT (matcher), XFeat, or ALIKED or DISK with "
+    "LightGlue; those that are certain come first.",
 )
 @click.option("--local", type=click.Path(path_type=Path), help=LOCAL_HELP)
 @click.option(
@@ -140,7 +143,7 @@ def search(
         name, reason = skipped[0].name, skipped[0].reason
         raise ImageError(reason if name in reason else f"{name}: {reason}")
     if verify is not None:
-        found = [engine.match_first(answer, kind="xfeat" if verify == "xfeat" else "sift") for answer in found]
+        found = [engine.match_first(answer, kind=VERIFY[verify]) for answer in found]
     if local is not None:
         found = _by_local_features(found, local, local_weights, workers, count)
     answers = [_likely(answer, least) for answer in found]
@@ -309,8 +312,8 @@ def _remark(hit: Told, places: Mapping[str, str]) -> str:
 @box_option
 @click.option(
     "--verify",
-    type=click.Choice(["matcher", "xfeat"]),
-    help="Draw the matches of keypoints, SIFT or XFeat, instead: it needs no network.",
+    type=click.Choice(list(VERIFY)),
+    help="Draw the matches of keypoints instead, SIFT (matcher) or others: it needs no network of the index.",
 )
 @engine_weights
 @workers_option
@@ -339,7 +342,7 @@ def explain(
         raise SuperfeatError(f"{query} is not one photo; name a photo, or an image of the index")
     name, region = engine.name_of(result), _fractions(engine, asked, box)
     if verify is not None:
-        match = engine.match(asked, name, "xfeat" if verify == "xfeat" else "sift")
+        match = engine.match(asked, name, VERIFY[verify])
         match.save(output)
         facts = {"picture": str(output), "name": name, "inliers": match.inliers, "certain": match.certain}
         print_result({**facts, "covered": list(match.covered)}, as_json, _match_report)

@@ -1,4 +1,4 @@
-"""Keypoints of a photo: places and unit vectors that describe them, by SIFT (OpenCV) or XFeat (a small network)."""
+"""Keypoints of a photo: places and unit vectors that describe them, by SIFT (OpenCV) or by a network."""
 
 import contextlib
 import dataclasses
@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 
 from superfeat.errors import ConfigError, SuperfeatError
+from superfeat.geometry.lightglue import LIGHTGLUED, find_points
 
-KeypointKind = Literal["sift", "xfeat"]
+KeypointKind = Literal["sift", "xfeat", "aliked", "disk"]
 KEYPOINTS = 1000  # of a photo, the most contrasted first
 
 _loading = threading.Lock()  # one thread loads XFeat, and turns stdout away and back meanwhile
@@ -70,7 +71,11 @@ def _xfeat_network() -> Any:
         return XFeat()
 
 
-DETECTORS: dict[str, Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]] = {"sift": _sift, "xfeat": _xfeat}
+DETECTORS: dict[str, Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]] = {
+    "sift": _sift,
+    "xfeat": _xfeat,
+    **{kind: functools.partial(find_points, kind) for kind in LIGHTGLUED},
+}
 
 
 def opencv() -> Any:

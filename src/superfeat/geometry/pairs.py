@@ -21,7 +21,7 @@ from superfeat.storage.store import write_file
 from superfeat.threads import in_order
 
 # Of 1600 pairs of strangers (a bridge, a town hall) one in 800 has 20 inliers by XFeat and none has 25.
-LEAST_INLIERS: dict[KeypointKind, int] = {"sift": 20, "xfeat": 25}
+LEAST_INLIERS: dict[KeypointKind, int] = {"sift": 20, "xfeat": 25, "aliked": 25, "disk": 25}
 Photograph = TypeVar("Photograph", int, str)
 VectorsOf = Callable[[Sequence[Photo]], Float32[np.ndarray, "photos dim"]]  # one unit vector per photo
 

