@@ -22,9 +22,7 @@ KINDS = ("sift", "xfeat", "aliked", "disk")
 @click.argument("images", type=PATH)
 @click.option("--labels", type=PATH, help="CSV with the columns image and thing. [default: one sub-folder per thing]")
 @click.option("--output", "-o", required=True, type=PATH, help="CSV of pairs, for train --pairs.")
-@click.option(
-    "--keypoints", "kind", default="sift", type=click.Choice(["sift", "xfeat", "aliked", "disk"]), show_default=True
-)
+@click.option("--keypoints", "kind", default="sift", type=click.Choice(KINDS), show_default=True)
 @click.option("--inliers", type=int, help="Least matches that agree. [default: 20 with sift, 25 with others]")
 @click.option("--exhaustive", type=int, help="Look at all pairs of things with at most so many photos. [default: 200]")
 @click.option("--neighbours", type=int, help="Of larger things, at the nearest of each photo. [default: 30]")
