@@ -49,13 +49,18 @@ def read_set(source: str, args: argparse.Namespace) -> Labelled:
 
         if args.weights is None:
             raise SystemExit(f"{folder} does not hold all features: give --weights to extract them")
-        given = dict(parse_assignment(text) for text in args.set)
-        changes = {"upright": not test.as_stored, "attention": "regions", **given}
-        config = EvaluateConfig(extract=overlay(ExtractConfig.profile("fast"), changes))
+        config = EvaluateConfig(extract=looks_at(test, args))
         for step in extract_set(load_network(args.weights), test, folder, config, None, "cpu"):
             if step.done % 50 == 0:
                 print(f"{test.name}: {step.done} of {step.total} photos", flush=True)
     return Labelled(test, FeatureStore(folder))
+
+
+def looks_at(test: RetrievalSet, args: argparse.Namespace, **more: object) -> ExtractConfig:
+    """How its photos are looked at: the profile `fast`, and what the command line and `more` change."""
+    given = dict(parse_assignment(text) for text in args.set)
+    changes = {"upright": not test.as_stored, "attention": "regions", **given, **more}
+    return overlay(ExtractConfig.profile("fast"), changes)
 
 
 def read_drawn(args: argparse.Namespace) -> RetrievalSet:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import calibration, labelled_sets, networks, verification
+from benchmarks import calibration, labelled_sets, networks, places, verification
 from PIL import Image
 
 from fixtures_recipe import noise, save_random_network
@@ -133,6 +133,34 @@ def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tm
     groups = json.loads((tmp_path / "out").read_text())
     assert groups["one"]["precision"] > 0.9
     assert groups["one"]["recall"] > 0.3
+
+
+def test_places_of_several_kinds_are_compared(given: list[str], tmp_path: Path) -> None:
+    """Those of parts are given here: anywhere, so that less is told apart by them."""
+    with pytest.raises(SystemExit, match="--weights"):
+        places.main(given)
+    rng = np.random.default_rng(0)
+    for name in ("one", "other"):
+        photos = [f"{name}/{thing}/{number}.jpg" for thing in range(THINGS) for number in range(VIEWS)]
+        anywhere = {photo: rng.random((COUNT, 4)).astype(np.float32) for photo in photos}
+        np.savez(tmp_path / "features" / f"{name} parts.npz", allow_pickle=False, **anywhere)
+    places.main(given)
+    found = json.loads((tmp_path / "out").read_text())
+    assert set(found["one"]) == {"stored", "exact", "scale", "part"}
+    assert found["one"]["stored"]["told apart"] > 1.02 * found["one"]["part"]["told apart"]
+    assert all(0 < kind["map"] <= 100 for kind in found["other"].values())
+
+
+def test_the_largest_connected_part_of_attention() -> None:
+    attention = np.zeros((5, 8), np.float32)
+    attention[0, 0], attention[3:, 5:7], attention[1, 2] = 4.0, 3.0, 1.0
+    centre_x, centre_y, spread_x, spread_y = places.part_of(attention).tolist()
+    assert (centre_x, centre_y) == pytest.approx((6 / 8, 4 / 5))
+    assert (spread_x, spread_y) == pytest.approx((2 / 8 / 12**0.5, 2 / 5 / 12**0.5))
+
+
+def test_how_often_right_ones_are_larger() -> None:
+    assert places.told_apart([3, 1], [2, 1]) == pytest.approx((1 + 1 + 0 + 0.5) / 4)
 
 
 def test_time_is_measured_without_and_with(tmp_path: Path) -> None:
