@@ -225,6 +225,8 @@ def judge_own(calibration: Calibration, codebook: Codebook, labelled: Labelled) 
     with tempfile.TemporaryDirectory() as folder:
         index = index_sets(Path(folder, "index"), codebook, [labelled])
         photos = compare_photos(index, [labelled], [folder_things(labelled)])
+    if len(np.unique(photos.things)) < 2:
+        return Judged({}, {})  # paintings with one photo each: labels of it would say nothing
     fitted = calibrate(photos, calibration.origin, start=calibration)
     both = {"before": predict(calibration, fitted.results), "after": fitted.said}
     row = {kind: honesty_of(said, fitted.results.labels) for kind, said in both.items()}

@@ -2,7 +2,7 @@
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from superfeat.config import EvaluateConfig, ExtractConfig
@@ -11,6 +11,7 @@ from superfeat.datasets.retrieval_set import Query, RetrievalSet, with_positives
 from superfeat.drawn import draw_folder
 from superfeat.evaluation.stages import extract_set
 from superfeat.extraction.folder import FeatureStore
+from superfeat.images import Photo
 from superfeat.probability.comparing import Labelled
 from superfeat.settings import overlay, parse_assignment
 
@@ -26,7 +27,8 @@ def add_set_arguments(parser: argparse.ArgumentParser, sets: Sequence[str]) -> N
     parser.add_argument("--codebook", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True, help="the folder with gnd/SET.json and the photos")
     parser.add_argument("--features", type=Path, required=True, help="a features folder for each set, by its name")
-    parser.add_argument("--sets", nargs="+", default=sets, help="SET, SET:PREFIX for a part of its photos, or a folder")
+    kinds = "SET, SET:PREFIX for a part of its photos, a folder, or FOLDER~SET: a folder of --data without what SET has"
+    parser.add_argument("--sets", nargs="+", default=sets, help=kinds)
     parser.add_argument("--set", action="append", default=[], help="of the extraction, e.g. max_side=320")
     parser.add_argument("--json", type=Path)
 
@@ -36,24 +38,31 @@ def read_set(source: str, args: argparse.Namespace) -> Labelled:
     there.
     """
     name, _, prefix = source.partition(":")
-    if Path(source).is_dir():
+    folder, _, known = source.partition("~")
+    if known:
+        test = read_others(folder, known, args)
+    elif Path(source).is_dir():
         test = dataclasses.replace(read_benchmark(source), name=Path(source).name)
     elif name == DRAWN:
         test = read_drawn(args)
     else:
-        test = read_benchmark(str(args.data / "gnd" / f"{name}.json"), args.data)
-        test = take_part(test, prefix) if prefix else test
-    folder = args.features / test.name
-    if not (folder / "manifest.json").is_file() or not FeatureStore(folder).manifest["complete"]:
+        test = read_json(name, args)
+        test = take_part(test, Path(prefix).name, lambda photo: photo.name.startswith(prefix)) if prefix else test
+    features = args.features / test.name
+    if not (features / "manifest.json").is_file() or not FeatureStore(features).manifest["complete"]:
         from superfeat.weights import load_network
 
         if args.weights is None:
-            raise SystemExit(f"{folder} does not hold all features: give --weights to extract them")
+            raise SystemExit(f"{features} does not hold all features: give --weights to extract them")
         config = EvaluateConfig(extract=looks_at(test, args))
-        for step in extract_set(load_network(args.weights), test, folder, config, None, "cpu"):
+        for step in extract_set(load_network(args.weights), test, features, config, None, "cpu"):
             if step.done % 50 == 0:
                 print(f"{test.name}: {step.done} of {step.total} photos", flush=True)
-    return Labelled(test, FeatureStore(folder))
+    return Labelled(test, FeatureStore(features))
+
+
+def read_json(name: str, args: argparse.Namespace) -> RetrievalSet:
+    return read_benchmark(str(args.data / "gnd" / f"{name}.json"), args.data)
 
 
 def looks_at(test: RetrievalSet, args: argparse.Namespace, **more: object) -> ExtractConfig:
@@ -70,9 +79,16 @@ def read_drawn(args: argparse.Namespace) -> RetrievalSet:
     return dataclasses.replace(read_benchmark(str(folder)), name=DRAWN)
 
 
-def take_part(test: RetrievalSet, prefix: str) -> RetrievalSet:
-    """The photos and queries whose names begin so."""
-    kept = [number for number, photo in enumerate(test.photos) if photo.name.startswith(prefix)]
+def read_others(folder: str, known: str, args: argparse.Namespace) -> RetrievalSet:
+    """The things of a folder of the data that a set has no photos of."""
+    seen = {photo.path.parent for photo in read_json(known, args).photos}
+    test = dataclasses.replace(read_benchmark(str(args.data / folder)), name=Path(folder).name)
+    return take_part(test, f"but {known}", lambda photo: photo.path.parent not in seen)
+
+
+def take_part(test: RetrievalSet, name: str, wanted: Callable[[Photo], bool]) -> RetrievalSet:
+    """These photos, and those of the queries that are among them."""
+    kept = [number for number, photo in enumerate(test.photos) if wanted(photo)]
     place = {number: new for new, number in enumerate(kept)}
 
     def moved(numbers: Sequence[int]) -> tuple[int, ...]:
@@ -81,7 +97,7 @@ def take_part(test: RetrievalSet, prefix: str) -> RetrievalSet:
     queries = [
         Query(query.photo, moved(query.positives), moved(query.junk), moved(query.hard))
         for query in test.queries
-        if query.photo.name.startswith(prefix)
+        if wanted(query.photo)
     ]
-    name = f"{test.name} {Path(prefix).name}"
-    return with_positives(name, [test.photos[number] for number in kept], queries, as_stored=test.as_stored)
+    photos = [test.photos[number] for number in kept]
+    return with_positives(f"{test.name} {name}", photos, queries, as_stored=test.as_stored)

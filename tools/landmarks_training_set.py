@@ -10,6 +10,7 @@ says which. ROLES is a CSV file with the columns thing and role for the former: 
     python tools/landmarks_training_set.py views PHOTOS ROLES --pairs found.csv --views 1800 -o SET
     python tools/landmarks_training_set.py landmarks PHOTOS ROLES --pairs found.csv -o SET    (the trainer makes views)
     python tools/landmarks_training_set.py sample PHOTOS ROLES --every 12 -o licensed.txt          (for the codebook)
+    python tools/landmarks_training_set.py alike PHOTOS ROLES --each 10 -o CARTONS  (for the calibration: a folder each)
 
 SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. With --small 0.5 the
 second photo of half of the pairs is a smaller copy, in PHOTOS/small: maps that are stored have one size.
@@ -17,6 +18,7 @@ second photo of half of the pairs is a smaller copy, in PHOTOS/small: maps that 
 
 import argparse
 import csv
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -120,10 +122,20 @@ def sample(args: argparse.Namespace) -> None:
     args.output.write_text("".join(f"{args.photos / name}\n" for name in names[:: args.every]), encoding="utf-8")
 
 
+def alike(args: argparse.Namespace) -> None:
+    """Photos of each of the groceries, evenly spread by name."""
+    for folder in sorted((args.photos / "grocery").iterdir()):
+        photos = sorted(folder.glob("*.jpg"))
+        chosen = np.unique(np.linspace(0, len(photos) - 1, args.each).round().astype(int))
+        (args.output / folder.name).mkdir(parents=True, exist_ok=True)
+        for number in chosen.tolist():
+            shutil.copyfile(photos[number], args.output / folder.name / photos[number].name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
-    for verb in (labels, views, landmarks, sample):
+    for verb in (labels, views, landmarks, sample, alike):
         one = verbs.add_parser(verb.__name__)
         one.set_defaults(run=verb)
         one.add_argument("photos", type=Path)
@@ -138,6 +150,8 @@ def main() -> None:
             one.add_argument("--small", type=float, default=0.0, help="share of the pairs")
         if verb is sample:
             one.add_argument("--every", type=int, required=True)
+        if verb is alike:
+            one.add_argument("--each", type=int, required=True)
     args = parser.parse_args()
     args.run(args)
 

@@ -87,9 +87,16 @@ def test_features_that_are_not_there_are_extracted(tmp_path: Path, monkeypatch: 
     assert (folder / "drawn" / "vectors.npy").stat().st_mtime_ns == before
     with pytest.raises(SystemExit, match="--weights"):
         labelled_sets.read_set(str(folder / "drawn photos"), parser.parse_args(asked))
-    part = labelled_sets.take_part(drawn.test, drawn.test.photos[2].name.split("/")[0] + "/")
-    assert {query.photo.name for query in part.queries} == {photo.name for photo in part.photos}
-    assert len(part.photos) == 2
+    things = [photo.name.split("/")[0] for photo in drawn.test.photos]
+    (tmp_path / "gnd").mkdir()
+    known = {"db": [f"features/drawn photos/{drawn.test.photos[0].name}"], "queries": [{"img": "none", "pos": [0]}]}
+    (tmp_path / "gnd" / "known.json").write_text(json.dumps(known))
+    for part in (
+        labelled_sets.take_part(drawn.test, "the last", lambda photo: photo.name.startswith(f"{things[-1]}/")),
+        labelled_sets.read_others("features/drawn photos", "known", parser.parse_args(asked)),
+    ):
+        assert {query.photo.name for query in part.queries} == {photo.name for photo in part.photos}
+        assert {photo.name.split("/")[0] for photo in part.photos} in ({things[-1]}, set(things) - {things[0]})
 
 
 def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> None:

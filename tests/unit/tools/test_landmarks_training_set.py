@@ -107,3 +107,14 @@ def test_every_second_photo(photos: Path, tmp_path: Path, monkeypatch: pytest.Mo
     listed = [Path(line) for line in (tmp_path / "licensed.txt").read_text().splitlines()]
     assert [path.parent.name for path in listed] == ["distractor thing", "split thing", "train thing", "carton"]
     assert all(path.is_file() and path.name == "0.jpg" for path in listed)
+
+
+def test_evenly_spread_groceries(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2, 5):
+        Image.fromarray(noise(32, 24, seed=number)).save(photos / "grocery" / "carton" / f"{number}.jpg")
+    run(monkeypatch, "alike", photos, tmp_path / "roles.csv", "--each", 3, "-o", tmp_path / "cartons")
+    copied = sorted((tmp_path / "cartons").rglob("*.*"))
+    assert [path.relative_to(tmp_path / "cartons").as_posix() for path in copied] == [
+        f"carton/{n}.jpg" for n in (0, 2, 4)
+    ]
+    assert all(path.read_bytes() == (photos / "grocery" / "carton" / path.name).read_bytes() for path in copied)
