@@ -198,7 +198,8 @@ def by_expansion(asked: SetQuery) -> list[Hit]:
     if wider is None:
         return asked.hits
     known = {hit.id for hit in asked.hits}
-    return [hit for hit in asked.searched.snapshot.search(wider[0], asked.searched.config) if hit.id in known]
+    found = wider.ordered(list(asked.searched.snapshot.search(wider.words, asked.searched.config)))
+    return [hit for hit in found if hit.id in known]
 
 
 def by_keypoints(asked: SetQuery) -> list[Hit]:

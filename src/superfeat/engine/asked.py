@@ -122,11 +122,10 @@ def _expand(index: Index, searched: SearchedWith, seen: list[SeenPhoto], first: 
     wider = widened(searched, seen)
     if wider is None:
         return seen, 0
-    words, used = wider
-    found = _search(searched, words, first)
+    found = wider.ordered(_search(searched, wider.words, first))
     only = searched.snapshot.masks([hit.id for hit in found])
     own = {hit.id: hit for hit in searched.snapshot.search(searched.words, searched.config, only=only)}
-    return _look(index, searched, [own[hit.id] for hit in found]), used
+    return _look(index, searched, [own[hit.id] for hit in found]), len(wider.voters)
 
 
 def region_of(box: Iterable[float]) -> Region:

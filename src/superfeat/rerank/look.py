@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int64
 
 from superfeat.config import SearchConfig
 from superfeat.features import Hit, ImageWords
-from superfeat.index.pairs import score_pairs
+from superfeat.index.pairs import score_many, score_pairs
 from superfeat.index.snapshot import Only, Snapshot
 from superfeat.rerank.geometry import PlacedWords, Verification, place_stored, verify_photos
 from superfeat.rerank.order import (
@@ -116,14 +116,36 @@ def diffused_order(
     return descending(diffuse(scores[:COMPARED], (similarities + similarities.T) / 2, floor))
 
 
-def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> tuple[ImageWords, int] | None:
-    """The query with what verified photos show of it, and how many they were; None if none is verified."""
+class Wider(NamedTuple):
+    """A query with what verified photos show of it; and what each of these scores if the others alone widen it, as
+    with its own words it would come before all that it is asked to help.
+    """
+
+    words: ImageWords
+    voters: dict[int, float]
+
+    def ordered(self, hits: Sequence[Hit]) -> list[Hit]:
+        """The results of a search with it, by these scores."""
+        scores = np.asarray([self.voters.get(hit.id, hit.score) for hit in hits], np.float64)
+        return [hits[place] for place in descending(scores).tolist()]
+
+
+def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> Wider | None:
+    """The query with what verified photos show of it; None if none is verified."""
     good = [one for one in seen[:FIRST] if is_verified(one.verification)][:MOST_EXPANDED]
     if not good:
         return None
-    photos = [one.photo for one in good if one.photo is not None]
-    found = [one.verification for one in good if one.verification is not None]
-    return expand_query(searched.words, photos, found, searched.snapshot.layout.dim), len(good)
+    layout = searched.snapshot.layout
+
+    def widen(some: Sequence[SeenPhoto]) -> ImageWords:
+        photos = [one.photo for one in some if one.photo is not None]
+        found = [one.verification for one in some if one.verification is not None]
+        return expand_query(searched.words, photos, found, layout.dim)
+
+    voters = Snapshot.in_memory(layout, [one.photo.image for one in good if one.photo is not None])
+    without = [widen([*good[:place], *good[place + 1 :]]) for place in range(len(good))]
+    scores = score_many(voters, without, searched.config).diagonal()
+    return Wider(widen(good), dict(zip([one.hit.id for one in good], scores.tolist(), strict=True)))
 
 
 def changes(method: Rerank, before: Sequence[Hit], after: Sequence[SeenPhoto], top: int, used: int) -> Reordered:

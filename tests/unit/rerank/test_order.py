@@ -15,7 +15,7 @@ SAME = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
 NO_ROWS, NO_SHARES = np.empty(0, np.int64), np.empty(0)
 
 
-def verification(agreement: float, verified: float = 0.5, inliers: int = 20) -> Verification:
+def verification(agreement: float, verified: float = 0.5, inliers: int = 40) -> Verification:
     return Verification(verified, agreement, inliers, SAME, NO_ROWS, NO_SHARES, NO_SHARES, NO_ROWS)
 
 
