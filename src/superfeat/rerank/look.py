@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int64
 
 from superfeat.config import SearchConfig
 from superfeat.features import Hit, ImageWords
-from superfeat.index.pairs import score_many, score_pairs
+from superfeat.index.pairs import score_pairs
 from superfeat.index.snapshot import Only, Snapshot
 from superfeat.rerank.geometry import PlacedWords, Verification, place_stored, verify_photos
 from superfeat.rerank.order import (
@@ -135,17 +135,19 @@ def widened(searched: SearchedWith, seen: Sequence[SeenPhoto]) -> Wider | None:
     good = [one for one in seen[:FIRST] if is_verified(one.verification)][:MOST_EXPANDED]
     if not good:
         return None
-    layout = searched.snapshot.layout
 
     def widen(some: Sequence[SeenPhoto]) -> ImageWords:
         photos = [one.photo for one in some if one.photo is not None]
         found = [one.verification for one in some if one.verification is not None]
-        return expand_query(searched.words, photos, found, layout.dim)
+        return expand_query(searched.words, photos, found, searched.snapshot.layout.dim)
 
-    voters = Snapshot.in_memory(layout, [one.photo.image for one in good if one.photo is not None])
-    without = [widen([*good[:place], *good[place + 1 :]]) for place in range(len(good))]
-    scores = score_many(voters, without, searched.config).diagonal()
-    return Wider(widen(good), dict(zip([one.hit.id for one in good], scores.tolist(), strict=True)))
+    voters: dict[int, float] = {}
+    for place, one in enumerate(good):
+        without = widen([*good[:place], *good[place + 1 :]])
+        score = searched.snapshot.score_of(one.hit.id, without, searched.config)
+        if score is not None:  # it may have been deleted a moment ago
+            voters[one.hit.id] = score
+    return Wider(widen(good), voters)
 
 
 def changes(method: Rerank, before: Sequence[Hit], after: Sequence[SeenPhoto], top: int, used: int) -> Reordered:
