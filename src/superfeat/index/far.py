@@ -130,7 +130,8 @@ class FarSnapshot(Snapshot):
     def words_of(self, image: int) -> ImageWords | None:
         return self.words_of_many([image])[0]
 
-    def words_of_many(self, images: Sequence[int]) -> list[ImageWords | None]:
+    def words_of_many(self, images: Sequence[int], workers: int = 1) -> list[ImageWords | None]:
+        """Shards look at the same time, each by itself; `workers` are of an index on this machine."""
         found = self._of_shards("words_of", images)
         return [found.get(image) for image in images]
 

@@ -61,7 +61,7 @@ class SearchedWith:
         that is most of a second look's time.
         """
         new = [image for image in ids if image not in self._gathered]
-        self._gathered.update(zip(new, self.snapshot.words_of_many(new), strict=True))
+        self._gathered.update(zip(new, self.snapshot.words_of_many(new, self.workers), strict=True))
         return [self._gathered[image] for image in ids]
 
 

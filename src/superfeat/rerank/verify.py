@@ -126,40 +126,51 @@ def _support(
     query: Any, found: Any, votes: Any, rest: Any, transform: Any, rules: Any, most: Any
 ) -> Any:  # pragma: no cover
     """The votes that agree; 0 as soon as they cannot be more than `most`."""
-    agreed = 0.0
+    agreed, ruler = 0.0, _ruler(transform, rules)
     for row in range(len(votes)):
         if not agreed + rest[row] > most:
             return 0.0
-        agreed += votes[row] * _agreement(query[row], found[row], transform, rules)
+        agreed += votes[row] * _agreement(query[row], found[row], ruler)
     return agreed
 
 
 @compiled
 def _weigh(query: Any, found: Any, transform: Any, rules: Any, weights: Any) -> None:  # pragma: no cover
+    ruler = _ruler(transform, rules)
     for row in range(len(weights)):
-        weights[row] = _agreement(query[row], found[row], transform, rules)
+        weights[row] = _agreement(query[row], found[row], ruler)
 
 
 @compiled
-def _agreement(mine: Any, theirs: Any, transform: Any, rules: Any) -> Any:  # pragma: no cover
-    """How well a place of the query and one of the found photo agree: by how far off it is, where that is farther."""
-    x = transform[0, 0] * mine[0] + transform[0, 1] * mine[1] + transform[0, 2] - theirs[0]
-    y = transform[1, 0] * mine[0] + transform[1, 1] * mine[1] + transform[1, 2] - theirs[1]
-    area = transform[0, 0] * transform[1, 1] - transform[0, 1] * transform[1, 0]
-    off = (x * x + y * y) * max(1.0, 1.0 / area)  # squared, in the found photo or taken back to the query
+def _ruler(transform: Any, rules: Any) -> Any:  # pragma: no cover
+    """What places are held against, worked out once for a transform, as its divisions would be most of the time: the
+    transform, how much farther off a place may be in the query, from where on nothing agrees, and how fast that comes.
+    """
+    a, b, x = transform[0, 0], transform[0, 1], transform[0, 2]
+    c, d, y = transform[1, 0], transform[1, 1], transform[1, 2]
     exact, near = rules.exact * rules.exact, rules.near * rules.near
-    return min(1.0, max(0.0, (near - off) / (near - exact)))
+    return a, b, x, c, d, y, max(1.0, 1.0 / (a * d - b * c)), near, 1.0 / (near - exact)
+
+
+@compiled
+def _agreement(mine: Any, theirs: Any, ruler: Any) -> Any:  # pragma: no cover
+    """How well a place of the query and one of the found photo agree: by how far off it is, where that is farther."""
+    a, b, x, c, d, y, farther, near, fall = ruler
+    u = a * mine[0] + b * mine[1] + x - theirs[0]
+    v = c * mine[0] + d * mine[1] + y - theirs[1]
+    off = (u * u + v * v) * farther  # squared, in the found photo or taken back to the query
+    return min(1.0, max(0.0, (near - off) * fall))
 
 
 @compiled
 def _by_chance(query: Any, found: Any, votes: Any, transform: Any, rules: Any) -> Any:  # pragma: no cover
     """Which part of the votes would agree if each had the place of any other vote in the found photo."""
-    whole, total = votes.sum(), 0.0
+    whole, total, ruler = votes.sum(), 0.0, _ruler(transform, rules)
     for row in range(len(votes)):
         part, others = 0.0, whole - votes[row]
         for other in range(len(votes)):
             if other != row:
-                part += votes[other] * _agreement(query[row], found[other], transform, rules)
+                part += votes[other] * _agreement(query[row], found[other], ruler)
         if others > 0:
             total += votes[row] * min(1.0, part / others)
     return total / whole

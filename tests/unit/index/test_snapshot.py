@@ -76,6 +76,20 @@ def test_where_an_image_is() -> None:
     assert found.find([f"image {image}" for image in (2, 5, 9, 30, 31)]) == {"image 2": 2, "image 9": 9}
 
 
+@pytest.mark.parametrize("groups", [[[2, 5, 6], [9], [11, 30]], [[2, 9, 30], [5], [6, 11]]])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_words_of_many_are_those_of_each(groups: Sequence[Sequence[int]], workers: int) -> None:
+    """In segments one after the other and interleaved, one asked for twice, some dead, some nowhere."""
+    found, asked = snapshot(groups, dead=[5, 30]), [30, 11, 2, 9, 2, 99, 5, 6, 0]
+    for image, words in zip(asked, found.words_of_many(asked, workers), strict=True):
+        one = found.words_of(image)
+        assert (words is None) == (one is None) == (image not in (2, 6, 9, 11))
+        if words is not None:
+            np.testing.assert_array_equal(words.words, contents(image)[0])
+            np.testing.assert_array_equal(words.codes, contents(image)[1])
+    assert found.words_of_many([]) == []
+
+
 def test_of_two_images_of_a_name_the_living_one() -> None:
     parts = [build_segment(LAYOUT, [image], [Image("same", image, {})], [contents(image)]) for image in (3, 8)]
     for alive, expected in (((True, False), 3), ((False, True), 8), ((False, False), None)):
