@@ -9,7 +9,10 @@ matches in them, and the whole set, as an indexed photo (one word per feature) a
 first 20 results. A fit counts what the queries of its sets find in random collections, and what all their photos find
 in those that they themselves fall into. The calibration that is written is fitted to the sets of --ship alone, whose
 licences allow it. With --calibration nothing is fitted, and the sets are judged by that one: by features of int8, say.
-A codebook may be that of the network's teacher. The picture shows what was said against what was right.
+A codebook may be that of the network's teacher. The picture shows what was said against what was right. Strangers in
+random collections that are larger than the sets are made up; with --strangers sets are also judged among real ones:
+
+    superfeat extract ../shared/data/distractors -o STRANGERS --regions
 """
 
 import argparse
@@ -23,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from benchmarks.labelled_sets import ALONE, DRAWN, VALIDATION, add_set_arguments, read_set
+from benchmarks.labelled_sets import ALONE, DRAWN, VALIDATION, add_set_arguments, read_set, read_strangers
 from superfeat.config import EvaluateConfig
 from superfeat.evaluation.searching import names_in
 from superfeat.figures import Panel
@@ -56,7 +59,8 @@ SIZES = (*DRAWN_SIZES, ALL, *PADDED_SIZES)
 DRAWN_EVERY, ASKED_EVERY, OWN_EVERY = 31, 2, 1  # of drawn landmarks; of queries and of a collection's own photos
 MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
 KINDS = {"random": "drawn", "whole": "whole"}  # collections of a set, and what rows call them
-LINES = {"drawn": "random collections", "whole": "the whole set"}  # and a picture
+AMONG = "among others"
+LINES = {"drawn": "random collections", AMONG: "among other photos", "whole": "the whole set"}  # and a picture
 
 
 class Judged(NamedTuple):
@@ -80,6 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--write", type=Path, help="where to write the calibration")
     parser.add_argument("--calibration", type=Path, help="to judge by, in place of a fit")
     parser.add_argument("--own-labels", action="store_true", help="also what labels of a set would do for it")
+    parser.add_argument("--strangers", type=Path, help="features of DATA/distractors, to judge sets among them too")
     parser.add_argument("--plot", type=Path, help="the picture of what is shipped")
     args = parser.parse_args(arguments)
     judged = judge_sets(args)
@@ -215,8 +220,21 @@ def judge_by(calibration: Calibration, args: argparse.Namespace, codebook: Codeb
         one = read_set(source, args)
         found = find_results(args, codebook, [one], calibration.background)
         judged |= judge_set(calibration, found, 0, f"{one.test.name} by shipped")
+        if args.strangers is not None:
+            judged |= judge_among(calibration, codebook, one, read_strangers(args.strangers, args, one.test))
         if args.own_labels:
             judged |= judge_own(calibration, codebook, one)
+    return judged
+
+
+def judge_among(calibration: Calibration, codebook: Codebook, one: Labelled, strangers: Labelled) -> Judged:
+    """The whole of a set in one collection with photos of other things."""
+    with tempfile.TemporaryDirectory() as folder:
+        comparisons = compare_sets(index_sets(Path(folder, "index"), codebook, [one, strangers]), [one, strangers])
+    everything = dataclasses.replace(comparisons, image_sets=np.zeros_like(comparisons.image_sets))
+    name = f"{AMONG}: {one.test.name} by shipped"
+    judged = judge_rows(calibration, whole_results(everything, calibration.background), name)
+    judged.rows[name]["others"] = len(strangers.images())
     return judged
 
 
@@ -269,12 +287,15 @@ def honesty_of(said: Float64[np.ndarray, "n"], labels: Bool[np.ndarray, "n"]) ->
 
 
 def panels_of(shown: Mapping[str, Reliability]) -> list[Panel]:
-    """A panel for each set, with a line for random collections and one for the whole."""
+    """A panel for each set, with a line for each kind of collection; its note is of the last, the whole set."""
     sets: dict[str, dict[str, Reliability]] = {}
     for name, one in shown.items():
         kind, _, rest = name.partition(": ")
         sets.setdefault(rest.removesuffix(" by shipped"), {})[LINES[kind]] = one
-    return [reliability_panel(title, kinds) for title, kinds in sets.items()]
+    return [
+        reliability_panel(title, {line: one[line] for line in LINES.values() if line in one})
+        for title, one in sets.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -86,6 +86,14 @@ def read_others(folder: str, known: str, args: argparse.Namespace) -> RetrievalS
     return take_part(test, f"but {known}", lambda photo: photo.path.parent not in seen)
 
 
+def read_strangers(features: Path, args: argparse.Namespace, test: RetrievalSet) -> Labelled:
+    """The photos of DATA/distractors that are not a set's own, with features that `superfeat extract` made of them."""
+    folder, store = args.data / "distractors", FeatureStore(features)
+    own = {photo.path for photo in (*test.photos, *(query.photo for query in test.queries))}
+    photos = [Photo(folder / name, name) for name in sorted(store.names()) if folder / name not in own]
+    return Labelled(RetrievalSet("distractors", tuple(photos), ()), store)
+
+
 def take_part(test: RetrievalSet, name: str, wanted: Callable[[Photo], bool]) -> RetrievalSet:
     """These photos, and those of the queries that are among them."""
     kept = [number for number, photo in enumerate(test.photos) if wanted(photo)]

@@ -131,9 +131,12 @@ def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tm
     assert fitted == first
     assert fitted.weights is not None
     assert fitted.largest == max(calibration.SIZES[:4] + calibration.SIZES[5:])
-    calibration.main([*given, "--sets", "other", "--calibration", str(written), "--own-labels"])
+    more = ["--own-labels", "--strangers", str(tmp_path / "features" / "one")]
+    calibration.main([*given, "--sets", "other", "--calibration", str(written), *more])
     again = json.loads((tmp_path / "out").read_text())
-    own = again.pop("own labels: other")
+    own, among = again.pop("own labels: other"), again.pop("among others: other by shipped")
+    assert among["others"] == THINGS * VIEWS
+    assert among["clues"]["log_loss"] < among["always"]
     assert own["after"]["log_loss"] < 1.1 * own["before"]["log_loss"]
     assert again == {name: found[name] for name in ("drawn: other by shipped", "whole: other by shipped")}
     verification.main(["duplicates", *given, "--calibration", str(written)])
