@@ -89,7 +89,9 @@ def test_the_outline_lies_where_the_match_is(visit: Visit, reader: Served) -> No
     page = visit.open(reader.url)
     upload(page, redrawn(photo(2)))
     first = settled(page).first
-    frame, mark = first.locator(".frame").bounding_box(), first.locator(".region").bounding_box()
+    expect(first.locator(".frame img")).to_have_js_property("complete", True)  # before, the frame has another size
+    both = "card => ['.frame', '.region'].map(part => card.querySelector(part).getBoundingClientRect().toJSON())"
+    frame, mark = first.evaluate(both)  # at one moment, as the page may move between two
     left, top, width, height = reader.search(redrawn(photo(2))).json()["hits"][0]["region"]
     assert mark["x"] == pytest.approx(frame["x"] + left * frame["width"], abs=2)
     assert mark["y"] == pytest.approx(frame["y"] + top * frame["height"], abs=2)
