@@ -49,6 +49,7 @@ def warm_commands(place: Path) -> Iterator[Path]:
 
 def ask(address: str, arguments: list[str]) -> None:
     """Has the command run with the files, folder and environment of this process, and ends as it ends."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # until there is somebody to forward them to
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(address)
         request = json.dumps([arguments, str(Path.cwd()), dict(os.environ)]).encode()
@@ -57,6 +58,7 @@ def ask(address: str, arguments: list[str]) -> None:
         command = receive_number(asked)
         for number in FORWARDED:
             signal.signal(number, lambda number, _: os.kill(command, number))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         code = receive_number(asked)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
