@@ -6,11 +6,13 @@
 Features that are not in FOLDER are extracted into it with the profile `fast` and the places of features (it can be
 stopped and goes on). Each query searches random collections of 10 images and more, with none, some or all of its
 matches in them, and the whole set, as an indexed photo (one word per feature) and as a new one (five); judged are the
-first 20 results. A fit counts what the queries of its sets find in random collections, and what all their photos find
-in those that they themselves fall into. The calibration that is written is fitted to the sets of --ship alone, whose
-licences allow it. With --calibration nothing is fitted, and the sets are judged by that one: by features of int8, say.
-A codebook may be that of the network's teacher. The picture shows what was said against what was right. Strangers in
-random collections that are larger than the sets are made up; with --strangers sets are also judged among real ones:
+first 20 results. A fit counts what the queries of its sets find in random collections, what all their photos find in
+those that they themselves fall into, and what queries find among the photos of all sets and of --mixed, a folder of
+other photos. The calibration that is written is fitted to the sets of --ship alone, whose licences allow it. With
+--calibration nothing is fitted, and the sets are judged by that one: by features of int8, say. A codebook may be that
+of the network's teacher. The picture shows what was said against what was right. With --strangers sets are also judged
+among these photos of other things: all of them, in random mixtures of 1000, and in collections of 10,000 and 100,000,
+for which these stand:
 
     superfeat extract ../shared/data/distractors -o STRANGERS --regions
 """
@@ -26,17 +28,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from benchmarks.labelled_sets import ALONE, DRAWN, VALIDATION, add_set_arguments, read_set, read_strangers
+from benchmarks.labelled_sets import ALONE, DRAWN, VALIDATION, add_set_arguments, read_alone, read_set, read_strangers
 from superfeat.config import EvaluateConfig
 from superfeat.evaluation.searching import names_in
 from superfeat.figures import Panel
 from superfeat.index.codebook import Codebook
 from superfeat.pages.plots import draw_curves
-from superfeat.probability.comparing import Labelled, compare_photos, compare_sets, index_sets
+from superfeat.probability.comparing import Comparisons, Labelled, compare_photos, compare_sets, index_sets
 from superfeat.probability.fit import (
     ALL,
     DRAWN_SIZES,
-    PADDED_SIZES,
     Results,
     calibrate,
     choose_results,
@@ -54,13 +55,15 @@ from superfeat.rerank.strangers import Null
 
 # What a calibration that we ship may be fitted to: photos whose licence says so, and what we drew ourselves.
 FIT = ("val_landmarks:photos/gldv2_u33/", DRAWN)
-SIZES = (*DRAWN_SIZES, ALL, *PADDED_SIZES)
-# Results of which one counts in a fit; 20 of a search follow each other.
-DRAWN_EVERY, ASKED_EVERY, OWN_EVERY = 31, 2, 1  # of drawn landmarks; of queries and of a collection's own photos
+SIZES = (*DRAWN_SIZES, 1000, ALL)
+MIXED, LARGE = 1000, (10_000, 100_000)  # images of collections with photos of other things
+# Shares of results that count in a fit, drawn by chance: of queries in random collections, of their own photos there,
+# and of queries among everything; of drawn landmarks, whatever is searched; and of things that look alike, of these.
+ASKED, OWN, AMONG, OF_DRAWN, OF_ALIKE = 0.5, 1.0, 0.15, 0.06, 0.1
 MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
-KINDS = {"random": "drawn", "whole": "whole"}  # collections of a set, and what rows call them
-AMONG = "among others"
-LINES = {"drawn": "random collections", AMONG: "among other photos", "whole": "the whole set"}  # and a picture
+# Collections of a set, and what rows call them; and lines of a picture.
+KINDS = {"random": "drawn", "whole": "whole", "among": "among others"}
+LINES = {"drawn": "random collections", "among others": "among other photos", "whole": "the whole set"}
 
 
 class Judged(NamedTuple):
@@ -79,6 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
     add_set_arguments(parser, (*VALIDATION[:2], *FIT))
     parser.add_argument("--ship", nargs="+", default=FIT, help="sets that the written calibration is fitted to")
     parser.add_argument("--alike", help="folder with photos of things that look alike: one more set, and fitted to")
+    parser.add_argument("--mixed", help="folder with photos of other things, among which queries of a fit search too")
     parser.add_argument("--tests", nargs="*", default=(), help="sets to judge what is shipped by, never fitted to")
     parser.add_argument("--kept", type=Path, help="folder that keeps what was found, for other fits")
     parser.add_argument("--write", type=Path, help="where to write the calibration")
@@ -102,49 +106,66 @@ def read_calibration(path: Path) -> Calibration:
 
 
 class Found(NamedTuple):
-    """The results of searches in some sets: in random collections, in whole sets, and those of all their photos in the
-    collections that these fall into, where they are fitted to.
+    """The results of searches in some sets: in random collections and in whole sets; where they are fitted to, also
+    among all photos, and those of all photos of the sets in the collections that these fall into.
     """
 
     background: Null
     random: Results
     whole: Results
+    among: Results | None
     own: Results | None
 
 
 def find_results(
-    args: argparse.Namespace,
-    codebook: Codebook,
-    labelled: Sequence[Labelled],
-    background: Null | None = None,
-    fitted: bool = False,
+    args: argparse.Namespace, codebook: Codebook, labelled: Sequence[Labelled], background: Null | None = None
 ) -> Found:
-    """Compares all photos of these sets, or takes what is kept of that."""
-    name = " ".join(one.test.name for one in labelled)
-    file, fields = None if args.kept is None else args.kept / f"{name}.npz", Found._fields[1 : None if fitted else -1]
-    if file is not None and file.is_file() and f"{fields[-1]} labels" in (kept := np.load(file)):
-        random, whole, *own = (Results(*(kept[f"{part} {field}"] for field in Results._fields)) for part in fields)
-        return Found(Null(*kept["background"].tolist()), random, whole, own[0] if own else None)
+    """Compares all photos of these sets, or takes what is kept of that. They are fitted to if there is no background
+    yet.
+    """
+    fitted = background is None
+    name, fields = " ".join(one.test.name for one in labelled), Found._fields[1 : None if fitted else 3]
+    kept = read_kept(args, name)
+    if kept is not None and f"{fields[-1]} labels" in kept:
+        random, whole, *rest = (read_results(kept, part) for part in fields)
+        return Found(Null(*kept["background"].tolist()), random, whole, *(rest or (None, None)))
+    others = [read_alone(args.mixed, args)] if fitted and args.mixed else []
+    everything = [*labelled, *others]
     with tempfile.TemporaryDirectory() as folder:
-        index = index_sets(Path(folder, "index"), codebook, labelled)
-        comparisons = compare_sets(index, labelled)
-        photos = compare_photos(index, labelled, [folder_things(one) for one in labelled]) if fitted else None
-    background = background or measure_background(comparisons)
-    found = Found(
-        background,
-        draw_results(comparisons, background, sizes=SIZES),
-        whole_results(comparisons, background),
-        None if photos is None else draw_results(photos, background, sizes=SIZES, absent=None),
-    )
-    if file is not None:
-        columns = {
-            f"{part} {field}": values
-            for part, one in found._asdict().items()
-            if part in fields
-            for field, values in one._asdict().items()
-        }
-        np.savez(file, background=np.asarray(background), **columns)
+        index = index_sets(Path(folder, "index"), codebook, everything)
+        comparisons = compare_sets(index, everything)
+        photos = compare_photos(index, everything, [folder_things(one) for one in everything]) if fitted else None
+    known = background or measure_background(comparisons, range(len(labelled)))
+    random, whole = draw_results(comparisons, known, sizes=SIZES), whole_results(comparisons, known)
+    among = own = None
+    if photos is not None:
+        among = whole_results(in_one(comparisons), known)
+        among = among._replace(sets=comparisons.search_sets[among.searches])
+        own = draw_results(photos, known, sizes=SIZES, absent=None)
+    found = Found(known, random, whole, among, own)
+    keep_results(args, name, known, {part: one for part, one in found._asdict().items() if part in fields})
     return found
+
+
+def in_one(comparisons: Comparisons) -> Comparisons:
+    """The same as if all sets were one."""
+    sets = np.zeros_like(comparisons.image_sets), np.zeros_like(comparisons.search_sets)
+    return dataclasses.replace(comparisons, image_sets=sets[0], search_sets=sets[1])
+
+
+def read_kept(args: argparse.Namespace, name: str) -> Mapping[str, Any] | None:
+    file = None if args.kept is None else args.kept / f"{name}.npz"
+    return None if file is None or not file.is_file() else np.load(file)
+
+
+def read_results(kept: Mapping[str, Any], part: str) -> Results:
+    return Results(*(kept[f"{part} {field}"] for field in Results._fields))
+
+
+def keep_results(args: argparse.Namespace, name: str, background: Null, parts: Mapping[str, Results]) -> None:
+    if args.kept is not None:
+        columns = {f"{part} {field}": values for part, one in parts.items() for field, values in one._asdict().items()}
+        np.savez(args.kept / f"{name}.npz", background=np.asarray(background), **columns)
 
 
 def folder_things(labelled: Labelled) -> dict[str, str]:
@@ -167,8 +188,8 @@ def judge_sets(args: argparse.Namespace) -> Judged:
     alike = [args.alike] if args.alike else []
     sources, shipped = [*args.sets, *alike], [*args.ship, *alike]
     labelled = [read_set(source, args) for source in sources]
-    found, origin = find_results(args, codebook, labelled, fitted=True), origin_of(codebook, labelled)
-    (results, counted), judged = to_fit(found, sources), Judged({}, {})
+    found, origin = find_results(args, codebook, labelled), origin_of(codebook, labelled)
+    (results, counted), judged = to_fit(found, sources, args.alike), Judged({}, {})
     for number, one in enumerate(labelled):
         rows = results.sets != number
         fitted = fit_results(choose_results(results, rows), found.background, origin, None, counted[rows])
@@ -181,26 +202,25 @@ def judge_sets(args: argparse.Namespace) -> Judged:
 def ship(args: argparse.Namespace, codebook: Codebook, sources: Sequence[str]) -> Calibration:
     """The calibration that comes with the network."""
     labelled = [read_set(source, args) for source in sources]
-    found = find_results(args, codebook, labelled, fitted=True)
-    results, counted = to_fit(found, sources)
+    found = find_results(args, codebook, labelled)
+    results, counted = to_fit(found, sources, args.alike)
     fitted = fit_results(results, found.background, origin_of(codebook, labelled), None, counted)
     if args.write:
         args.write.write_text(json.dumps(fitted.to_dict(), indent=2) + "\n")
     return fitted
 
 
-def to_fit(found: Found, sources: Sequence[str]) -> tuple[Results, Bool[np.ndarray, "n"]]:
-    """What a fit is made of, and which of it counts: few of the drawn landmarks, which are more alike than what is
-    photographed, half of what queries found, and all that photos found where they belong.
+def to_fit(found: Found, sources: Sequence[str], alike: str | None) -> tuple[Results, Bool[np.ndarray, "n"]]:
+    """What a fit is made of, and which of it counts: few of the drawn landmarks and of the things that look alike, as
+    what their labels call another thing is there twice.
     """
     assert found.own is not None
-    parts, counted = ((found.random, ASKED_EVERY), (found.own, OWN_EVERY)), []
-    for results, every in parts:
-        kept = np.zeros(len(results.sets), np.bool_)
-        for number, source in enumerate(sources):
-            own = results.sets == number
-            kept |= own & (np.cumsum(own) % (DRAWN_EVERY if source == DRAWN else every) == 0)
-        counted.append(kept)
+    assert found.among is not None
+    parts, counted = ((found.random, ASKED), (found.own, OWN), (found.among, AMONG)), []
+    generator = np.random.default_rng(0)
+    for results, share in parts:
+        of_set = [OF_DRAWN if one == DRAWN else share * OF_ALIKE if one == alike else share for one in sources]
+        counted.append(generator.random(len(results.sets)) < np.asarray(of_set)[results.sets])
     return join_results([results for results, _ in parts]), np.concatenate(counted)
 
 
@@ -221,20 +241,33 @@ def judge_by(calibration: Calibration, args: argparse.Namespace, codebook: Codeb
         found = find_results(args, codebook, [one], calibration.background)
         judged |= judge_set(calibration, found, 0, f"{one.test.name} by shipped")
         if args.strangers is not None:
-            judged |= judge_among(calibration, codebook, one, read_strangers(args.strangers, args, one.test))
+            strangers = read_strangers(args.strangers, args, one.test)
+            judged |= judge_among(calibration, args, codebook, one, strangers)
         if args.own_labels:
             judged |= judge_own(calibration, codebook, one)
     return judged
 
 
-def judge_among(calibration: Calibration, codebook: Codebook, one: Labelled, strangers: Labelled) -> Judged:
-    """The whole of a set in one collection with photos of other things."""
-    with tempfile.TemporaryDirectory() as folder:
-        comparisons = compare_sets(index_sets(Path(folder, "index"), codebook, [one, strangers]), [one, strangers])
-    everything = dataclasses.replace(comparisons, image_sets=np.zeros_like(comparisons.image_sets))
-    name = f"{AMONG}: {one.test.name} by shipped"
-    judged = judge_rows(calibration, whole_results(everything, calibration.background), name)
-    judged.rows[name]["others"] = len(strangers.images())
+def judge_among(
+    calibration: Calibration, args: argparse.Namespace, codebook: Codebook, one: Labelled, strangers: Labelled
+) -> Judged:
+    """A set in one collection with photos of other things: all of it, in random mixtures, and in larger collections."""
+    name = f"{one.test.name} among {strangers.test.name}"
+    kept, parts = read_kept(args, name), dict[str, Results]()
+    if kept is None:
+        with tempfile.TemporaryDirectory() as folder:
+            comparisons = compare_sets(index_sets(Path(folder, "index"), codebook, [one, strangers]), [one, strangers])
+        everything, known = in_one(comparisons), calibration.background
+        parts["among others"] = whole_results(everything, known)
+        parts["mixed"] = draw_results(everything, known, sizes=[MIXED])
+        parts["large"] = whole_results(everything, known, LARGE)
+        keep_results(args, name, known, parts)
+    else:
+        parts = {part: read_results(kept, part) for part in ("among others", "mixed", "large")}
+    judged = Judged({}, {})
+    for part, results in parts.items():
+        judged |= judge_rows(calibration, results, f"{part}: {one.test.name} by shipped")
+        judged.rows[f"{part}: {one.test.name} by shipped"]["others"] = len(strangers.images())
     return judged
 
 
@@ -258,7 +291,8 @@ def judge_set(fitted: Calibration, found: Found, number: int, name: str) -> Judg
     judged = Judged({}, {})
     for field, kind in KINDS.items():
         results = getattr(found, field)
-        judged |= judge_rows(fitted, choose_results(results, results.sets == number), f"{kind}: {name}")
+        if results is not None:
+            judged |= judge_rows(fitted, choose_results(results, results.sets == number), f"{kind}: {name}")
     return judged
 
 
@@ -291,7 +325,8 @@ def panels_of(shown: Mapping[str, Reliability]) -> list[Panel]:
     sets: dict[str, dict[str, Reliability]] = {}
     for name, one in shown.items():
         kind, _, rest = name.partition(": ")
-        sets.setdefault(rest.removesuffix(" by shipped"), {})[LINES[kind]] = one
+        if kind in LINES:
+            sets.setdefault(rest.removesuffix(" by shipped"), {})[LINES[kind]] = one
     return [
         reliability_panel(title, {line: one[line] for line in LINES.values() if line in one})
         for title, one in sets.items()

@@ -86,6 +86,12 @@ def read_others(folder: str, known: str, args: argparse.Namespace) -> RetrievalS
     return take_part(test, f"but {known}", lambda photo: photo.path.parent not in seen)
 
 
+def read_alone(folder: str, args: argparse.Namespace) -> Labelled:
+    """The photos of a folder, none of which is looked for."""
+    one = read_set(folder, args)
+    return Labelled(dataclasses.replace(one.test, queries=()), one.store)
+
+
 def read_strangers(features: Path, args: argparse.Namespace, test: RetrievalSet) -> Labelled:
     """The photos of DATA/distractors that are not a set's own, with features that `superfeat extract` made of them."""
     folder, store = args.data / "distractors", FeatureStore(features)

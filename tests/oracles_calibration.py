@@ -95,22 +95,40 @@ def logistic(odds: float) -> float:
 
 def shaped_clues(clues: Sequence[float]) -> list[float]:
     """What a fit counts of one result's clues: docs/calibration.md, "Clues besides the score"."""
-    verified, inliers, spread, back, support = clues
-    back_part = 0.0 if back < 1 else 1.5 if back > 2.5 else back - 1
-    support_part = 0.0 if support < 1 else 3.0 if support > 4 else support - 1
-    return [verified, inliers * inliers, spread, back_part, support_part]
+
+    def between(value: float, low: float, high: float) -> float:
+        return 0.0 if value < low else high - low if value > high else value - low
+
+    inliers, back, near, support, witness = clues
+    bounded = between(back, 1, 3), between(near, 0.5, 3), between(support, 1.5, 5), between(witness, 2.7, 3.7)
+    return [inliers * inliers, *bounded]
+
+
+def witness(inliers: Sequence[float], mutual: Matrix, first: Sequence[int]) -> list[float]:
+    """Of up to five of the first results that share most agreeing words with the query, 14 or more: the best of what
+    they say of each result, and each says the less of what it shares with the query and with the result. `inliers` are
+    logarithms of one more than the words; `mutual[a][b]` those of b with a.
+    """
+    asked = sorted((place for place in first if math.exp(inliers[place]) - 1 >= 13.5), key=lambda one: -inliers[one])[
+        :5
+    ]
+    said = []
+    for place in range(len(inliers)):
+        words = [min(inliers[one], mutual[one][place]) for one in asked if one != place]
+        said.append(max([0.0, *words]))
+    return said
 
 
 def judged_together(own: Sequence[float], first: Sequence[int], prior: float, terms: Sequence[float]) -> list[float]:
     """What is said of the results of one search, by the log-odds of each by itself. The collection has a prior; the
-    first 20 of `first` tell how many are right, by their mean probability, and how far wrong ones lie below, by their
-    mean log-odds; fewer than five have no level.
+    first 20 of `first` tell how many are right, by the square of their mean probability, and how far wrong ones lie
+    below, by their mean log-odds; fewer than five have no level.
     """
     intercept, slope, common, share, level = terms
     speakers = list(first)[:20]
     right = sum(logistic(own[place]) for place in speakers) / len(speakers) if speakers else 0.0
     mean = sum(own[place] for place in speakers) / len(speakers) if len(speakers) >= 5 else 0.0
-    moved = intercept + common * prior + share * right + level * mean
+    moved = intercept + common * prior + share * right**2 + level * mean
     return [logistic(moved + slope * odds) for odds in own]
 
 

@@ -94,6 +94,10 @@ class Ranking(Sequence[Hit]):
     def __iter__(self) -> Iterator[Hit]:
         return (self[place] for place in range(len(self)))
 
+    def best(self, top: int | None) -> "Ranking":
+        """The first of them (None: all)."""
+        return Ranking(self.names[:top], self.scores[:top], self.ids[:top])
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ImageWords:

@@ -18,6 +18,7 @@ from superfeat.probability.model import Calibration, Origin
 from superfeat.rerank.strangers import Null
 
 THINGS, VIEWS, COUNT, DIM = 12, 3, 30, 64
+KINDS = ("drawn", "whole", "among others")
 CODEBOOK = Codebook(5 * np.random.default_rng(0).standard_normal((300, DIM)).astype(np.float32))
 
 
@@ -56,16 +57,16 @@ def given(tmp_path: Path) -> list[str]:
     return [*sets, "--data", str(tmp_path), "--features", str(tmp_path / "features"), "--json", str(tmp_path / "out")]
 
 
-def alike(folder: Path) -> Path:
+def alike(folder: Path, name: str = "cartons", first: int = 300) -> Path:
     """A folder with photos of things, and their features."""
-    photos = folder / "cartons"
+    photos = folder / name
     names = [f"{thing}/{number}.png" for thing in range(THINGS) for number in range(VIEWS)]
     facts = {"network": {"digest": "network"}, "extract": {"attention": "regions"}}
-    with feature_writer(folder / "features" / "cartons", facts, DIM, regions=True) as writer:  # type: ignore[arg-type]
-        for row, name in enumerate(names):
-            (photos / name).parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(noise(16, 16, seed=row)).save(photos / name)
-            writer.add(view(name, 300 + row // VIEWS, row % VIEWS), (1, 1))
+    with feature_writer(folder / "features" / name, facts, DIM, regions=True) as writer:  # type: ignore[arg-type]
+        for row, photo in enumerate(names):
+            (photos / photo).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(noise(16, 16, seed=row)).save(photos / photo)
+            writer.add(view(photo, first + row // VIEWS, row % VIEWS), (1, 1))
         writer.finish()
     return photos
 
@@ -112,13 +113,24 @@ def test_orders_are_measured_against_none(given: list[str], tmp_path: Path) -> N
 
 def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tmp_path: Path) -> None:
     written = tmp_path / "calibration.json"
-    asked = [*given, "--sets", "one", "--ship", "one", "--alike", str(alike(tmp_path))]
+    photos = str(alike(tmp_path))
+    asked = [
+        *given,
+        "--sets",
+        "one",
+        "--ship",
+        "one",
+        "--alike",
+        photos,
+        "--mixed",
+        str(alike(tmp_path, "others", 600)),
+    ]
     (tmp_path / "kept").mkdir()
     asked += ["--tests", "other", "--kept", str(tmp_path / "kept"), "--write", str(written)]
     asked += ["--plot", str(tmp_path / "out.png")]
     calibration.main(asked)
     found = json.loads((tmp_path / "out").read_text())
-    judged = {f"{kind}: {name} by others" for kind in ("drawn", "whole") for name in ("one", "cartons")}
+    judged = {f"{kind}: {name} by others" for kind in KINDS for name in ("one", "cartons")}
     assert set(found) == judged | {"drawn: other by shipped", "whole: other by shipped"}
     assert found["whole: other by shipped"]["clues"]["middle"] <= found["whole: other by shipped"]["results"]
     with Image.open(tmp_path / "out.png") as picture:
@@ -130,13 +142,14 @@ def test_a_calibration_with_clues_is_fitted_judged_and_used(given: list[str], tm
     fitted = Calibration.from_dict(json.loads(written.read_text()))
     assert fitted == first
     assert fitted.weights is not None
-    assert fitted.largest == max(calibration.SIZES[:4] + calibration.SIZES[5:])
     more = ["--own-labels", "--strangers", str(tmp_path / "features" / "one")]
     calibration.main([*given, "--sets", "other", "--calibration", str(written), *more])
     again = json.loads((tmp_path / "out").read_text())
-    own, among = again.pop("own labels: other"), again.pop("among others: other by shipped")
-    assert among["others"] == THINGS * VIEWS
-    assert among["clues"]["log_loss"] < among["always"]
+    own = again.pop("own labels: other")
+    for kind in ("among others", "mixed", "large"):
+        among = again.pop(f"{kind}: other by shipped")
+        assert among["others"] == THINGS * VIEWS
+        assert among["clues"]["log_loss"] < among["always"]
     assert own["after"]["log_loss"] < 1.1 * own["before"]["log_loss"]
     assert again == {name: found[name] for name in ("drawn: other by shipped", "whole: other by shipped")}
     verification.main(["duplicates", *given, "--calibration", str(written)])

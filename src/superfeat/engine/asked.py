@@ -16,6 +16,7 @@ from superfeat.index.partial import MissingPart
 from superfeat.index.places import Region, mass_inside, require_region
 from superfeat.index.snapshot import Snapshot
 from superfeat.probability.apply import judged_together
+from superfeat.probability.clues import NEAREST
 from superfeat.rerank.geometry import PlacedWords
 from superfeat.rerank.look import (
     Reordered,
@@ -48,12 +49,13 @@ class Asked(NamedTuple):
 
 
 class SecondLook(NamedTuple):
-    """The first results as they were seen at the second look, perhaps more than were asked for, among so many images,
-    and what it changed.
+    """The first results as they were seen at the second look, perhaps more than were asked for, and those with the
+    highest scores, among so many images; and what it changed.
     """
 
     searched: SearchedWith
     seen: list[SeenPhoto]
+    nearest: list[Hit]
     images: int
     reordered: Reordered | None
 
@@ -82,7 +84,8 @@ def second_look(
     )
     idle = rerank == "off" or (rerank == "diffuse" and floor is None)
     first = top if idle else max(top, COMPARED if rerank == "diffuse" else FIRST)
-    hits, used = _search(searched, asked.words, first), 0
+    found, used = _search(searched, asked.words, max(first, NEAREST)), 0
+    hits, nearest = found[:first], found[:NEAREST]
     if rerank == "diffuse" and floor is not None:
         ordered, used = reorder_by_diffusion(searched, hits, floor), min(len(hits), COMPARED)
         after = _look(index, searched, ordered[: judged_together(top)])
@@ -93,7 +96,7 @@ def second_look(
     elif rerank == "expand":
         after, used = _expand(index, searched, after, first)
     reordered = None if rerank == "off" else changes(rerank, hits, after, top, used)
-    return SecondLook(searched, after, len(index) if names is None else len(names), reordered)
+    return SecondLook(searched, after, nearest, len(index) if names is None else len(names), reordered)
 
 
 def _ids(index: Index, snapshot: Snapshot, names: Sequence[str]) -> list[int]:

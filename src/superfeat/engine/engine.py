@@ -278,7 +278,7 @@ class Engine:
             calibration = self._calibration_for(asked.config)
             floor = link_floor(self.index, calibration, asked.config) if rerank == "diffuse" else None
             found = second_look(self.index, asked, top, only, rerank, self._workers, floor, turned)
-            chances = judge_seen(self.index, calibration, found.searched, found.seen, found.images)
+            chances = judge_seen(self.index, calibration, found.searched, found.seen, found.nearest, found.images)
             chances = chances if chances is None or floor is None else falling(chances)
             hits = self._describe(asked, found.seen[:top], chances)
         parts = tuple(sorted(missing | asked.missing))

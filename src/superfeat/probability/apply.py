@@ -11,12 +11,23 @@ from jaxtyping import Float64, Int64
 
 from superfeat.config import SearchConfig
 from superfeat.errors import SuperfeatError
-from superfeat.features import Features, ImageWords, Ranking
+from superfeat.features import Features, Hit, ImageWords, Ranking
 from superfeat.index.index import Index, QueryLike
-from superfeat.index.pairs import score_many
+from superfeat.index.pairs import score_many, score_pairs
 from superfeat.index.partial import collect_missing
 from superfeat.index.snapshot import Snapshot
-from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, back_of, place_clues, support_of
+from superfeat.probability.clues import (
+    CLUES,
+    NEAREST,
+    SUPPORTERS,
+    Clues,
+    back_of,
+    choose_witnesses,
+    inliers_of,
+    inliers_with,
+    support_of,
+    witness_of,
+)
 from superfeat.probability.model import Calibration, match_prior
 from superfeat.rerank.geometry import PlacedWords, place_features, place_stored
 from superfeat.rerank.look import SearchedWith, SeenPhoto, look_again
@@ -68,16 +79,19 @@ def judge_ranking(
     config = config or index.config.search
     names = None if only is None else list(dict.fromkeys(only))
     words = index.words_for(query, config)
-    ranking = index.search(words, top, only=names, config=config, workers=workers)
+    placed = _placed(index, query, words) if calibration is not None and calibration.weights is not None else None
+    needed = top if placed is None or top is None else max(top, NEAREST + 1)
+    found = index.search(words, needed, only=names, config=config, workers=workers)
+    ranking = found.best(top)
     if calibration is None:
         return ranking, None
-    hits, images = list(ranking), len(index) if names is None else len(names)
     itself = index.id(query) if isinstance(query, str) else None
-    searched = SearchedWith(index.snapshot(), words, _placed(index, query, words), config, without=itself)
-    seen = [SeenPhoto(hit, None, None) for hit in hits]
-    if calibration.weights is not None:
-        seen = look_again(searched, hits, index.meta([hit.name for hit in hits[:FIRST]]))
-    return ranking, judge_seen(index, calibration, searched, seen, images)
+    searched = SearchedWith(index.snapshot(), words, placed, config, without=itself)
+    seen = [SeenPhoto(hit, None, None) for hit in ranking]
+    if placed is not None:
+        seen = look_again(searched, list(ranking), index.meta(ranking.names[:FIRST]))
+    nearest = [hit for hit in found.best(NEAREST + 1) if hit.id != itself][:NEAREST]
+    return ranking, judge_seen(index, calibration, searched, seen, nearest, len(index) if names is None else len(names))
 
 
 def _placed(index: Index, query: QueryLike, words: ImageWords) -> PlacedWords | None:
@@ -88,9 +102,16 @@ def _placed(index: Index, query: QueryLike, words: ImageWords) -> PlacedWords | 
 
 
 def judge_seen(
-    index: Index, calibration: Calibration | None, searched: SearchedWith, seen: Sequence[SeenPhoto], images: int
+    index: Index,
+    calibration: Calibration | None,
+    searched: SearchedWith,
+    seen: Sequence[SeenPhoto],
+    nearest: Sequence[Hit],
+    images: int,
 ) -> Float64[np.ndarray, "n"] | None:
-    """The probability of each result to show the same thing as the query; None without a calibration."""
+    """The probability of each result to show the same thing as the query; None without a calibration. `nearest` are
+    the first 256 by their scores, without the query itself; they are asked where clues are known.
+    """
     if calibration is None:
         return None
     strangers = meet_strangers(index, calibration, searched.config)
@@ -100,7 +121,7 @@ def judge_seen(
     if calibration.weights is None or searched.placed is None:
         return calibration.without_clues().probability(above, images, prior)
     others = np.asarray([place for place, one in enumerate(seen) if one.hit.id != searched.without], np.int64)
-    return calibration.probability(above, images, prior, find_clues(strangers, searched, seen), others)
+    return calibration.probability(above, images, prior, find_clues(strangers, searched, seen, nearest), others)
 
 
 def judged_together(top: int) -> int:
@@ -124,27 +145,70 @@ def falling(chances: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
     return np.asarray(said, np.float64)
 
 
-def find_clues(strangers: Strangers, searched: SearchedWith, seen: Sequence[SeenPhoto]) -> Clues:
+def find_clues(
+    strangers: Strangers, searched: SearchedWith, seen: Sequence[SeenPhoto], nearest: Sequence[Hit]
+) -> Clues:
     """What speaks for each result besides its score; the first 100 are asked, the others have no clues."""
-    first = seen[:FIRST]
-    clues = np.zeros((len(seen), len(CLUES)))
-    clues[: len(first), :PLACE_CLUES] = place_clues(
-        searched.placed, [one.photo for one in first], [one.verification for one in first]
-    )
+    first, ids = seen[:FIRST], [hit.id for hit in nearest]
+    searched.words_of_found(list(dict.fromkeys([*(one.hit.id for one in first), *ids])))  # of all at once
     images = searched.words_of_found([one.hit.id for one in first])
-    known = [place for place, image in enumerate(images) if image is not None]
-    some = [image for image in images if image is not None]
+    known = [place for place, image in enumerate(images) if image is not None]  # one may have been deleted just now
+    asked, some = [first[place] for place in known], [image for image in images if image is not None]
+    others = [row for row, one in enumerate(asked) if one.hit.id != searched.without]
+    speakers = np.asarray(others[:SUPPORTERS], np.int64)  # the query itself, if it is a result, says nothing new
+    scores, inliers = np.asarray([one.hit.score for one in asked]), inliers_of([one.verification for one in asked])
+    witnesses = choose_witnesses(inliers, speakers)
+    clues = np.zeros((len(seen), len(CLUES)))
+    clues[known] = np.column_stack(
+        [
+            inliers,
+            _seen_from_all(strangers, searched, some, scores),
+            *_seen_from_nearest(strangers, searched, some, scores, speakers, nearest),
+            witness_of(inliers, _agreed_with(searched, asked, witnesses), witnesses),
+        ]
+    )
+    return clues
+
+
+def _seen_from_all(
+    strangers: Strangers, searched: SearchedWith, found: Sequence[ImageWords], scores: Float64[np.ndarray, "n"]
+) -> Float64[np.ndarray, "n"]:
+    """How far scores stand above what found photos have with just any photo of the collection."""
     asked = strangers.everyone.search(searched.words, searched.config).scores[None]
     query = meet_crowd(asked, strangers.background)
-    found = meet_crowd(score_many(strangers.everyone, some, searched.config), strangers.background)
-    scores = np.asarray([first[place].hit.score for place in known])
-    clues[known, PLACE_CLUES] = back_of(scores, found, query, strangers.usual)
-    others = [row for row, place in enumerate(known) if first[place].hit.id != searched.without]
-    speakers = np.asarray(others[:SUPPORTERS], np.int64)  # the query itself, if it is a result, says nothing new
-    voices = Snapshot.in_memory(searched.snapshot.layout, [some[row] for row in speakers.tolist()])
-    mutual = score_many(voices, some, searched.config)
-    clues[known, PLACE_CLUES + 1] = support_of(scores, mutual, speakers, found, query)
-    return clues
+    crowd = meet_crowd(score_many(strangers.everyone, found, searched.config), strangers.background)
+    return back_of(scores, crowd, query, strangers.usual)
+
+
+def _seen_from_nearest(
+    strangers: Strangers,
+    searched: SearchedWith,
+    found: Sequence[ImageWords],
+    scores: Float64[np.ndarray, "n"],
+    speakers: Int64[np.ndarray, "first"],
+    nearest: Sequence[Hit],
+) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
+    """The same as if the photos nearest to the query were the whole collection, and what the speakers say then."""
+    words = searched.words_of_found([hit.id for hit in nearest])
+    near, layout = [image for image in words if image is not None], searched.snapshot.layout
+    query = meet_crowd(np.asarray([[hit.score for hit in nearest]]), strangers.background)
+    crowd = meet_crowd(score_many(Snapshot.in_memory(layout, near), found, searched.config), strangers.background)
+    pairs = score_pairs(searched.snapshot, near, searched.config)
+    usual = float(meet_crowd(pairs.reshape(1, -1), strangers.background).location[0])
+    voices = Snapshot.in_memory(layout, [found[row] for row in speakers.tolist()])
+    mutual = score_many(voices, found, searched.config)
+    return back_of(scores, crowd, query, usual), support_of(scores, mutual, speakers, crowd, query)
+
+
+def _agreed_with(
+    searched: SearchedWith, found: Sequence[SeenPhoto], witnesses: Int64[np.ndarray, "witnesses"]
+) -> Float64[np.ndarray, "n witnesses"]:
+    """The clue `inliers` of each result if a witness were the query."""
+    photos, agreed = [one.photo for one in found], np.zeros((len(found), len(witnesses)))
+    for column, witness in enumerate(witnesses.tolist()):
+        asked = searched.snapshot, photos[witness], photos, searched.config
+        agreed[:, column] = inliers_with(*asked, workers=searched.workers)
+    return agreed
 
 
 def meet_strangers(index: Index, calibration: Calibration | None, config: SearchConfig | None = None) -> Strangers:

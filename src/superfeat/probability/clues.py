@@ -1,54 +1,58 @@
-"""What speaks for a result besides its score: where its words lie, how it looks from its own side, who agrees with it.
+"""What speaks for a result besides its score: which words lie as in the query, how it looks from its own side, and who
+agrees with it.
 
-docs/calibration.md has the reasons. Each clue grows with how likely a result is right, and none of them depends on how
-many matches a collection has.
+docs/calibration.md has the reasons. Each clue grows with how likely a result is right. Two of them are measured among
+the photos that are nearest to the query, as if these were the whole collection: what is said of a thing is then the
+same in a small collection and in one where there are many other things besides.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
-from superfeat.rerank.geometry import INLIER, PlacedWords, Verification
+from superfeat.config import SearchConfig
+from superfeat.index.snapshot import Snapshot
+from superfeat.rerank.geometry import PlacedWords, Verification, verify_photos
 from superfeat.rerank.strangers import Crowd
 
-CLUES = ("verified", "inliers", "spread", "back", "support")
-PLACE_CLUES = 3  # the first of them rest on places, which not every index has
-BROAD = 3.4641  # deviations of an even spread: over the whole photo they come to 1
+CLUES = ("inliers", "back", "near", "support", "witness")
+NEAREST = 256  # photos most like the query, among which `near` and `support` are measured
 SUPPORTERS = 20  # first results that may speak for others
-# Deviations between which these clues count in a fit: below, strangers have them too; above, nothing is surer.
-BACK_COUNTS, SUPPORT_COUNTS = (1.0, 2.5), (1.0, 4.0)
+WITNESSES, LEAST_SEEN = 5, 14  # of them may say where words lie, and need so many themselves: strangers have fewer
+# What a clue counts between: below, strangers have it too; above, nothing is surer.
+COUNTS = {"back": (1.0, 3.0), "near": (0.5, 3.0), "support": (1.5, 5.0), "witness": (2.7, 3.7)}
 Clues = Float64[np.ndarray, "n 5"]
 
 
-def place_clues(
-    query: PlacedWords | None, photos: Sequence[PlacedWords | None], found: Sequence[Verification | None]
-) -> Float64[np.ndarray, "n 3"]:
-    """The verified share, the logarithm of the inliers, and how far these spread; zeros where nobody knows."""
-    rows = np.zeros((len(found), PLACE_CLUES))
-    for row, photo, one in zip(rows, photos, found, strict=True):
-        if query is not None and photo is not None and one is not None and one.inliers > 0:
-            agreed = (one.weights > 0) & (one.weights >= INLIER * one.weights.max(initial=0))
-            reach = min(spread_of(query.places[one.asked], agreed), spread_of(photo.places[one.rows], agreed))
-            row[:] = one.verified, np.log1p(one.inliers), reach
-    return rows
+def inliers_of(found: Sequence[Verification | None]) -> Float64[np.ndarray, "n"]:
+    """The logarithm of one more than the words that agree; 0 where nobody knows."""
+    return np.log1p(np.asarray([0 if one is None else one.inliers for one in found], np.float64))
+
+
+def inliers_with(
+    snapshot: Snapshot,
+    query: PlacedWords | None,
+    photos: Sequence[PlacedWords | None],
+    config: SearchConfig,
+    workers: int = 1,
+) -> Float64[np.ndarray, "n"]:
+    """The same of photos that are verified for it; 0 where nobody knows where words lie."""
+    found: list[Verification | None] = [None] * len(photos)
+    if query is not None:
+        known = [place for place, photo in enumerate(photos) if photo is not None]
+        some = [photo for photo in photos if photo is not None]
+        verified = verify_photos(snapshot, query, some, config, workers=workers)
+        for place, one in zip(known, verified, strict=True):
+            found[place] = one
+    return inliers_of(found)
 
 
 def shape_clues(clues: Clues) -> Clues:
-    """As a fit counts them: the more words agree, the more each further one says, and the other photos' words count
-    between two bounds.
-    """
-    verified, inliers, spread, back, support = np.asarray(clues, np.float64).T
-    bounded = (np.clip(one, *ends) - ends[0] for one, ends in ((back, BACK_COUNTS), (support, SUPPORT_COUNTS)))
-    return np.column_stack([verified, inliers**2, spread, *bounded])
-
-
-def spread_of(places: Float64[np.ndarray, "m 4"], agreed: Bool[np.ndarray, "m"]) -> float:
-    """How much of a photo these places are spread over, as a length: 0 for one place, 1 for all of it evenly."""
-    if agreed.sum() < 2:
-        return 0.0
-    deviations = places[agreed, :2].std(axis=0)
-    return float(min(1.0, BROAD * np.sqrt(deviations[0] * deviations[1])))
+    """As a fit counts them: the more words agree, the more each further one says; the others count between bounds."""
+    inliers, *others = np.asarray(clues, np.float64).T
+    bounded = (np.clip(one, *COUNTS[name]) - COUNTS[name][0] for name, one in zip(CLUES[1:], others, strict=True))
+    return np.column_stack([inliers**2, *bounded])
 
 
 def back_of(scores: Float64[np.ndarray, "n"], found: Crowd, query: Crowd, usual: float) -> Float64[np.ndarray, "n"]:
@@ -72,5 +76,28 @@ def support_of(
     theirs = Crowd(found.location[speakers], found.scale[speakers])
     links = np.minimum(found.above(mutual), theirs.above(mutual.T).T)
     links = np.minimum(links, query.above(np.asarray(scores, np.float64)[None, speakers]))
-    links[speakers, np.arange(len(speakers))] = -np.inf  # nobody speaks for itself
-    return np.asarray(np.maximum(links.max(axis=1, initial=-np.inf), 0.0))
+    return best_word(links, speakers)
+
+
+def choose_witnesses(
+    inliers: Float64[np.ndarray, "n"], speakers: Int64[np.ndarray, "first"]
+) -> Int64[np.ndarray, "witnesses"]:
+    """The places of those first results of which most words agree with the query, if so many do."""
+    seen = speakers[inliers[speakers] > np.log1p(LEAST_SEEN - 0.5)]
+    return np.asarray(seen[np.argsort(-inliers[seen], kind="stable")][:WITNESSES], np.int64)
+
+
+def witness_of(
+    inliers: Float64[np.ndarray, "n"],
+    mutual: Float64[np.ndarray, "n witnesses"],
+    witnesses: Int64[np.ndarray, "witnesses"],
+) -> Float64[np.ndarray, "n"]:
+    """The same of words that agree: what a witness has of them with the query, or with the result if that is less."""
+    return best_word(np.minimum(mutual, inliers[None, witnesses]), witnesses)
+
+
+def best_word(words: Float64[np.ndarray, "n first"], speakers: Int64[np.ndarray, "first"]) -> Float64[np.ndarray, "n"]:
+    """The best of what is said of each result, 0 at least; nobody speaks for itself."""
+    said = np.array(words, np.float64)
+    said[speakers, np.arange(len(speakers))] = -np.inf
+    return np.asarray(np.maximum(said.max(axis=1, initial=-np.inf), 0.0))

@@ -18,9 +18,9 @@ from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
 from superfeat.index.pairs import score_pairs
 from superfeat.index.snapshot import Snapshot
-from superfeat.probability.clues import PLACE_CLUES, place_clues
+from superfeat.probability.clues import inliers_with
 from superfeat.probability.model import Origin
-from superfeat.rerank.geometry import PlacedWords, place_features, place_stored, verify_photos
+from superfeat.rerank.geometry import PlacedWords, place_features, place_stored
 
 MOST_LABELLED, MOST_OF_ONE = 2000, 100  # photos of an index, and of one thing, that are compared with each other
 VERIFIED = 200  # best images of a search that are verified; those behind them have no clues
@@ -50,7 +50,24 @@ class Comparisons:
     things: Int64[np.ndarray, "searches"]  # searches for one thing have one number
     search_sets: Int64[np.ndarray, "searches"]
     image_sets: Int64[np.ndarray, "images"]
-    places: Float32[np.ndarray, "searches images 3"] | None = None  # clues from places; None if nobody knows them
+    inliers: Float32[np.ndarray, "searches images"] | None = None  # as the clue counts them; None if nobody knows
+    mutual: "MutualInliers | None" = None
+
+
+class MutualInliers:
+    """Which words of images lie alike in two of them, found out when it is asked for."""
+
+    def __init__(self, snapshot: Snapshot, photos: Sequence[PlacedWords | None], config: SearchConfig) -> None:
+        self._snapshot, self._photos, self._config = snapshot, photos, config
+        self._known: dict[tuple[int, int], float] = {}
+
+    def between(self, one: int, others: Sequence[int]) -> Float64[np.ndarray, "n"]:
+        """The clue `inliers` of others, if this image were the query."""
+        new = [other for other in dict.fromkeys(others) if (one, other) not in self._known]
+        photos = [self._photos[other] for other in new]
+        found = inliers_with(self._snapshot, self._photos[one], photos, self._config).tolist()
+        self._known.update(zip(((one, other) for other in new), found, strict=True))
+        return np.asarray([self._known[one, other] for other in others], np.float64)
 
 
 # -- An index and its user's labels
@@ -92,27 +109,25 @@ def _compare_stored(
     snapshot, config = index.snapshot(), index.config.search
     pairs = score_pairs(snapshot, [index.words_of(name) for name in names], config)
     asked = [photos[search] for search in searches.tolist()]
-    places = compare_places(snapshot, asked, photos, pairs[searches], config)
-    return Comparisons(pairs, pairs[searches], labels, things[searches], sets[searches], sets, places)
+    inliers = compare_inliers(snapshot, asked, photos, pairs[searches], config)
+    mutual = MutualInliers(snapshot, photos, config)
+    return Comparisons(pairs, pairs[searches], labels, things[searches], sets[searches], sets, inliers, mutual)
 
 
-def compare_places(
+def compare_inliers(
     snapshot: Snapshot,
     asked: Sequence[PlacedWords | None],
     photos: Sequence[PlacedWords | None],
     scores: Float64[np.ndarray, "searches images"],
     config: SearchConfig,
-) -> Float32[np.ndarray, "searches images 3"] | None:
-    """The clues that places give of the best images of each search; None if no places are known."""
+) -> Float32[np.ndarray, "searches images"] | None:
+    """How many words of the best images of each search agree with it; None if no places are known."""
     if not any(asked) or not any(photos):
         return None
-    found = np.zeros((*scores.shape, PLACE_CLUES), np.float32)
+    found = np.zeros(scores.shape, np.float32)
     for search, query in enumerate(asked):
         best = np.argsort(-scores[search], kind="stable")[:VERIFIED].tolist()
-        known = [row for row in best if photos[row] is not None]
-        some = [photo for row in known if (photo := photos[row]) is not None]
-        if query is not None:
-            found[search, known] = place_clues(query, some, verify_photos(snapshot, query, some, config))
+        found[search, best] = inliers_with(snapshot, query, [photos[row] for row in best], config)
     return found
 
 
@@ -165,8 +180,10 @@ def compare_sets(index: Index, labelled: Sequence[Labelled]) -> Comparisons:
     pairs = score_pairs(index.snapshot(), [index.words_of(name) for name in rows], index.config.search)
     image_sets = np.asarray(list(set_of.values()), np.int64)
     photos = list(_placed(index, labelled))
-    places = compare_places(index.snapshot(), placed, photos, scores, index.config.search)
-    return Comparisons(pairs, scores, judged, group_searches(judged), np.asarray(sets, np.int64), image_sets, places)
+    snapshot, config = index.snapshot(), index.config.search
+    inliers = compare_inliers(snapshot, placed, photos, scores, config)
+    things, mutual = group_searches(judged), MutualInliers(snapshot, photos, config)
+    return Comparisons(pairs, scores, judged, things, np.asarray(sets, np.int64), image_sets, inliers, mutual)
 
 
 def compare_photos(index: Index, labelled: Sequence[Labelled], shown: Sequence[Mapping[str, str]]) -> Comparisons:

@@ -8,8 +8,18 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from superfeat.figures import Panel, Series
+from superfeat.index.snapshot import MOST
 from superfeat.probability.apply import background_for
-from superfeat.probability.clues import CLUES, PLACE_CLUES, SUPPORTERS, Clues, back_of, support_of
+from superfeat.probability.clues import (
+    CLUES,
+    NEAREST,
+    SUPPORTERS,
+    Clues,
+    back_of,
+    choose_witnesses,
+    support_of,
+    witness_of,
+)
 from superfeat.probability.comparing import Comparisons
 from superfeat.probability.honesty import Reliability
 from superfeat.probability.logistic import sigmoid
@@ -30,7 +40,6 @@ from superfeat.rerank.strangers import (
 
 ALL = np.iinfo(np.int64).max
 DRAWN_SIZES = (10, 30, 100, 300)  # images of drawn collections; the whole set is one more
-PADDED_SIZES = (10_000, 100_000)  # of collections that are larger than any labelled set: strangers stand for the rest
 LEAST_TAIL = 30  # best wrong results that show how those of more strangers would score
 ABSENT = 0.25  # share of drawn collections that do not hold what is searched for
 BACKGROUND_IMAGES = 20  # different ones that the labelled sets' strangers are worth in another collection
@@ -87,10 +96,12 @@ def calibrate(
     return Fitted(fitted, results, predict_in_turn(results, background, origin, start))
 
 
-def measure_background(comparisons: Comparisons) -> Null:
-    """How strangers score in all sets together, for collections that are too small to show it."""
-    kept = different_images(comparisons.pairs)
-    return fit_null(comparisons.pairs[np.ix_(kept, kept)])._replace(images=BACKGROUND_IMAGES)
+def measure_background(comparisons: Comparisons, sets: Sequence[int] | None = None) -> Null:
+    """How strangers score in these sets together (None: in all), for collections that are too small to show it."""
+    own = np.flatnonzero(np.isin(comparisons.image_sets, sets)) if sets is not None else slice(None)
+    pairs = comparisons.pairs[own][:, own]
+    kept = different_images(pairs)
+    return fit_null(pairs[np.ix_(kept, kept)])._replace(images=BACKGROUND_IMAGES)
 
 
 # -- Scores -> results in collections of many sizes
@@ -112,12 +123,12 @@ def draw_results(
     """
     generator = np.random.default_rng(seed)
     parts = []
-    different = sorted({size if size < len(comparisons.pairs) or size in PADDED_SIZES else ALL for size in sizes})
+    different = sorted({size if size < len(comparisons.pairs) else ALL for size in sizes})
     for search in range(len(comparisons.scores)):
         for size in different:
             rows = _draw(comparisons, search, size, generator, absent)
             met = _meet_strangers(comparisons, rows[:SAMPLE], background)
-            parts.append(_first_results(comparisons, search, rows, met, size, generator))
+            parts.append(_first_results(comparisons, search, rows, met))
     return _join(parts)
 
 
@@ -137,15 +148,17 @@ def _draw(
     return generator.permutation(np.concatenate([chosen, others]))
 
 
-def whole_results(comparisons: Comparisons, background: Null) -> Results:
-    """Each search in all images of its own set."""
-    parts, met, generator = list[Results](), dict[int, _Met](), np.random.default_rng(0)
+def whole_results(comparisons: Comparisons, background: Null, sizes: Sequence[int] = (ALL,)) -> Results:
+    """Each search in all images of its own set; and if it is to be among more, in a collection so many times as large,
+    for which the same images stand (`growth_of`).
+    """
+    parts, met = list[Results](), dict[int, _Met]()
     for search, own in enumerate(comparisons.search_sets.tolist()):
         rows = np.flatnonzero(comparisons.image_sets == own)
         if own not in met:
             sample = np.random.default_rng(0).permutation(rows)[:SAMPLE]
             met[own] = _meet_strangers(comparisons, sample, background)
-        parts.append(_first_results(comparisons, search, rows, met[own], ALL, generator))
+        parts += [_first_results(comparisons, search, rows, met[own], size) for size in sizes]
     return _join(parts)
 
 
@@ -159,76 +172,87 @@ def _meet_strangers(comparisons: Comparisons, sample: Int64[np.ndarray, "n"], ba
 
 
 def _first_results(
-    comparisons: Comparisons, search: int, rows: Int64[np.ndarray, "n"], met: _Met, size: int, rng: np.random.Generator
+    comparisons: Comparisons, search: int, rows: Int64[np.ndarray, "n"], met: _Met, size: int = ALL
 ) -> Results:
-    """The first results of a search among these images, those that are not judged left out; and among strangers that
-    stand for all others, where the collection is to be larger than the images that there are.
+    """The first results of a search among these images, those that are not judged left out; in a collection of `size`
+    images, if that is more than there are.
     """
     null = adapt_null(met.null, comparisons.scores[search, met.kept])
     rows = rows[comparisons.labels[search, rows] >= 0]
-    scores, labels = comparisons.scores[search, rows], comparisons.labels[search, rows] == 1
-    images = len(rows)
-    if size in PADDED_SIZES and size > images:
-        rows, scores, labels = pad_results(rows, scores, labels, size, rng)
-        images = size if len(rows) > images else images  # where too few show how strangers score, there are no more
-    first = np.argsort(-scores, kind="stable")[:TOP]
-    above, same = evidence(scores[first], null), np.ones(len(first), np.int64)
+    scores, wrong = comparisons.scores[search, rows], comparisons.labels[search, rows] == 0
+    images, growth = len(rows), 1.0
+    if len(rows) < size < ALL:
+        images, growth = size, growth_of(scores[wrong], size / len(rows))
+        scores = np.minimum(np.where(wrong, growth, 1.0) * scores, MOST)
+    order = np.argsort(-scores, kind="stable")[:NEAREST]
+    near = _Near(rows[order], scores[order], wrong[order], growth)
+    first, same = order[:TOP], np.ones(min(len(order), TOP), np.int64)
     return Results(
-        above,
+        evidence(scores[first], null),
         same * images,
-        labels[first],
+        ~wrong[first],
         same * comparisons.things[search],
         same * comparisons.search_sets[search],
         same * match_prior(met.linked, len(met.everyone), images),
-        _clues(comparisons, search, rows[first], scores[first], met),
+        _clues(comparisons, search, near, met),
         0 * same,
     )
 
 
-def _clues(
-    comparisons: Comparisons,
-    search: int,
-    rows: Int64[np.ndarray, "n"],
-    scores: Float64[np.ndarray, "n"],
-    met: _Met,
-) -> Clues:
+class _Near(NamedTuple):
+    """The images nearest to a query, best first, and how much higher than they do strangers score."""
+
+    rows: Int64[np.ndarray, "near"]
+    scores: Float64[np.ndarray, "near"]
+    wrong: Bool[np.ndarray, "near"]
+    growth: float
+
+    def pairs(self, comparisons: Comparisons) -> Float64[np.ndarray, "near near"]:
+        """Their scores with each other."""
+        stranger = self.wrong[:, None] | self.wrong
+        known = comparisons.pairs[np.ix_(self.rows, self.rows)]
+        return np.asarray(np.minimum(np.where(stranger, self.growth, 1.0) * known, MOST))
+
+
+def _clues(comparisons: Comparisons, search: int, near: _Near, met: _Met) -> Clues:
     """As apply.py finds them in an index."""
+    rows, scores = near.rows[:TOP], near.scores[:TOP]
     clues = np.zeros((len(rows), len(CLUES)))
-    if comparisons.places is None:
+    if comparisons.inliers is None or comparisons.mutual is None:
         return clues
-    clues[:, :PLACE_CLUES] = comparisons.places[search, rows]
+    inliers = np.asarray(comparisons.inliers[search, rows], np.float64)
     query = meet_crowd(comparisons.scores[search][met.everyone][None], met.background)
     found = meet_crowd(comparisons.pairs[np.ix_(rows, met.everyone)], met.background)
-    clues[:, PLACE_CLUES] = back_of(scores, found, query, met.usual)
-    speakers = np.arange(min(len(rows), SUPPORTERS))
-    mutual = comparisons.pairs[np.ix_(rows, rows[speakers])]
-    mutual[rows[:, None] == rows[speakers]] = 0.0  # two strangers for which one image stands
-    clues[:, PLACE_CLUES + 1] = support_of(scores, mutual, speakers, found, query)
+    pairs, speakers = near.pairs(comparisons), np.arange(min(len(rows), SUPPORTERS))
+    asks, answers = meet_crowd(near.scores[None], met.background), meet_crowd(pairs[: len(rows)], met.background)
+    usual = float(meet_crowd(pairs.reshape(1, -1), met.background).location[0])
+    witnesses = choose_witnesses(inliers, speakers)
+    agree = [comparisons.mutual.between(one, rows.tolist()) for one in rows[witnesses].tolist()]
+    clues[:] = np.column_stack(
+        [
+            inliers,
+            back_of(scores, found, query, met.usual),
+            back_of(scores, answers, asks, usual),
+            support_of(scores, pairs[: len(rows), speakers], speakers, answers, asks),
+            witness_of(inliers, np.reshape(agree, (len(agree), len(rows))).T, witnesses),
+        ]
+    )
     return clues
 
 
-def pad_results(
-    rows: Int64[np.ndarray, "n"],
-    scores: Float64[np.ndarray, "n"],
-    labels: Bool[np.ndarray, "n"],
-    size: int,
-    rng: np.random.Generator,
-) -> tuple[Int64[np.ndarray, "m"], Float64[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
-    """With the best of so many more strangers: their logarithms go on as those of the best that there are, falling off
-    exponentially, and one of these, drawn at random, stands for each in all else.
+def growth_of(wrong: Float64[np.ndarray, "n"], times: float) -> float:
+    """How much higher strangers score in a collection that is so many times as large.
+
+    The logarithms of the best fall off exponentially, so those of as many of the best are all higher by as much; with
+    the query, with what is right, and with each other (docs/calibration.md has what was measured of that).
     """
-    wrong = np.flatnonzero(~labels & (scores > 0))
-    if len(wrong) < 2 * LEAST_TAIL:
-        return rows, scores, labels
-    logs, share = logarithms(scores[wrong]), max(1 - HIGH, LEAST_TAIL / len(wrong))
-    edge = float(np.quantile(logs, 1 - share))
-    tail = wrong[logs >= edge]
-    excess = max(float(logs[logs >= edge].mean()) - edge, np.finfo(np.float64).tiny)
-    arrivals = np.cumsum(rng.exponential(size=TOP)) / (share * (size - len(rows)))
-    added = np.exp(edge - excess * np.log(arrivals[arrivals < 1]))
-    donors = rng.choice(tail, len(added))
-    more = np.zeros(len(added), np.bool_)
-    return np.append(rows, rows[donors]), np.append(scores, added), np.append(labels, more)
+    some = wrong[wrong > 0]
+    if len(some) < 2 * LEAST_TAIL:
+        return 1.0  # too few show how strangers score
+    logs = logarithms(some)
+    edge = float(np.quantile(logs, 1 - max(1 - HIGH, LEAST_TAIL / len(some))))
+    excess = float(logs[logs >= edge].mean()) - edge
+    return float(times**excess)
 
 
 def _join(parts: Sequence[Results]) -> Results:

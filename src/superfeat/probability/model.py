@@ -12,15 +12,15 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from superfeat.errors import SuperfeatError
-from superfeat.probability.clues import CLUES, Clues, shape_clues
+from superfeat.probability.clues import CLUES, NEAREST, Clues, shape_clues
 from superfeat.probability.logistic import fit_signed, sigmoid
 from superfeat.probability.together import TOP, Together, around_one
 from superfeat.rerank.strangers import Null
 
 FORMAT = "superfeat-calibration"
 PLAIN = ("intercept", "slope", "size_slope")
-# The first knows scores alone, the second judges each result by itself, the third takes clues as they are.
-VERSIONS = (1, 2, 3, 4)
+# The first knows scores alone. No release wrote the next three: of these only what they say of scores is taken.
+SCORES, PASSED_OVER, CLUED = 1, (2, 3, 4), 5
 USUAL, USUAL_RESULTS = 0.1, 20  # share of right ones among them, and what it is worth beside what a collection shows
 LARGEST_SET = 1000  # images: labelled sets are no larger, and what a logistic says far beyond its data is no knowledge
 
@@ -66,7 +66,6 @@ class Calibration:
     largest: int = LARGEST_SET  # images of the largest collection that it was fitted to
     plain: tuple[float, float, float] | None = None  # the first three where no clues are known: of scores alone
     together: Together | None = None
-    shaped: bool = False  # whether the weights are those of `shape_clues`
 
     def __post_init__(self) -> None:
         numbers = (self.intercept, self.slope, self.size_slope, *self.background, *(self.weights or ()))
@@ -82,8 +81,6 @@ class Calibration:
             raise SuperfeatError(f"a calibration needs {len(CLUES)} weights of 0 or more, not {self.weights}")
         if (self.weights is None) != (self.plain is None):
             raise SuperfeatError("a calibration with weights for clues also says what holds without clues")
-        if self.shaped and self.weights is None:
-            raise SuperfeatError("a calibration that shapes its clues needs weights for them; fit it again")
         if self.together is not None and not (self.weights and self.together.keeps_order):
             raise SuperfeatError(
                 f"results are judged together by {self.together}: that needs weights for clues, and a slope above 0 "
@@ -131,24 +128,20 @@ class Calibration:
             return np.asarray(odds + prior)
         if clues is None:
             raise SuperfeatError("this calibration needs the clues of each result, besides its evidence")
-        return np.asarray(odds + (shape_clues(clues) if self.shaped else clues) @ np.asarray(self.weights))
+        return np.asarray(odds + shape_clues(clues) @ np.asarray(self.weights))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, to be written as JSON."""
         facts = {**dataclasses.asdict(self), "background": self.background._asdict(), "origin": self.origin._asdict()}
         weights, largest, plain = facts.pop("weights"), facts.pop("largest"), facts.pop("plain")
-        del facts["together"], facts["shaped"]
+        del facts["together"]
         if weights is None:
-            return {"format": FORMAT, "version": VERSIONS[0], **facts}
+            return {"format": FORMAT, "version": SCORES, **facts}
         named = dict(zip(CLUES, weights, strict=True))
         without = dict(zip(PLAIN, plain, strict=True))
-        more = {"weights": named, "largest": largest, "plain": without}
         together = None if self.together is None else self.together._asdict()
-        if self.shaped:
-            return {"format": FORMAT, "version": VERSIONS[3], **facts, **more, "together": together}
-        if together is None:
-            return {"format": FORMAT, "version": VERSIONS[1], **facts, **more}
-        return {"format": FORMAT, "version": VERSIONS[2], **facts, **more, "together": together}
+        more = {"weights": named, "largest": largest, "plain": without, "together": together}
+        return {"format": FORMAT, "version": CLUED, **facts, **more}
 
     @classmethod
     def from_dict(cls, values: Any) -> "Calibration":
@@ -156,14 +149,14 @@ class Calibration:
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise SuperfeatError(f"this is no calibration: it must be an object with the format '{FORMAT}'")
         version = values.get("version")
-        if version not in VERSIONS or isinstance(version, bool):
+        if version not in (SCORES, *PASSED_OVER, CLUED) or isinstance(version, bool):
             raise SuperfeatError(
-                f"the calibration has version {version!r}; this superfeat reads {', '.join(map(str, VERSIONS))}: "
-                "upgrade it"
+                f"the calibration has version {version!r}; this superfeat reads {SCORES} to {CLUED}: upgrade it"
             )
-        more = ("weights", "largest", "plain") if version != VERSIONS[0] else ()
-        last = ("together",) if version in VERSIONS[2:] else ()
-        names = (*PLAIN, "background", "origin", *more, *last)
+        if version in PASSED_OVER:
+            values = _scores_of(values)
+        more = ("weights", "largest", "plain", "together") if version == CLUED else ()
+        names = (*PLAIN, "background", "origin", *more)
         parts = _require_keys({key: values[key] for key in values if key not in ("format", "version")}, names, "")
         background = _require_keys(parts["background"], Null._fields, "background.")
         origin = _require_keys(parts["origin"], Origin._fields, "origin.")
@@ -179,9 +172,17 @@ class Calibration:
             weights=_read_weights(parts["weights"]) if more else None,
             plain=_read_plain(parts["plain"]) if more else None,
             largest=round(_require_number(parts["largest"], "largest")) if more else LARGEST_SET,
-            together=_read_together(parts["together"], version == VERSIONS[3]) if last else None,
-            shaped=version == VERSIONS[3],
+            together=_read_together(parts["together"]) if more else None,
         )
+
+
+def _scores_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a calibration whose clues are not measured any more says of scores alone."""
+    missing = [name for name in ("plain", "background", "origin") if name not in values]
+    if missing:
+        raise SuperfeatError(f"a calibration needs {missing[0]}, and has {sorted(map(str, values))}")
+    plain = _require_keys(values["plain"], PLAIN, "plain.")
+    return {**plain, "background": values["background"], "origin": values["origin"]}
 
 
 def _read_plain(values: Any) -> tuple[float, float, float]:
@@ -191,16 +192,16 @@ def _read_plain(values: Any) -> tuple[float, float, float]:
     return intercept, slope, size_slope
 
 
-def _read_together(values: Any, optional: bool) -> Together | None:
-    """What the third version has besides, and the fourth may have."""
-    if values is None and optional:
+def _read_together(values: Any) -> Together | None:
+    """How results are judged together, if they are."""
+    if values is None:
         return None
     found = _require_keys(values, Together._fields, "together.")
     return Together(*(_require_number(found[name], f"together.{name}") for name in Together._fields))
 
 
 def _read_weights(values: Any) -> tuple[float, ...]:
-    """What the second version has besides: the weights of the clues, by their names."""
+    """The weights of the clues, by their names."""
     weights = _require_keys(values, CLUES, "weights.")
     return tuple(_require_number(weights[name], f"weights.{name}") for name in CLUES)
 
@@ -238,14 +239,11 @@ def fit_calibration(
     clues: Clues | None = None,
 ) -> Calibration:
     """The logistic of results: how far each stood above strangers, among how many images, whether it was right, and
-    the prior of its collection; or, in its place, the clues of each, and then the number of images counts as it is.
+    the prior of its collection; or, in place of the first and the last, the clues of each.
 
     With few results, slopes stay near those of `start`, a calibration of other photos.
     """
-    truth, largest = np.asarray(labels, np.bool_), LARGEST_SET
-    if clues is not None:
-        largest = max(int(np.max(images, initial=1)), 1 if start is None else start.largest)
-    shaped = clues is not None and (start is None or start.weights is None or start.shaped)  # near what is alike
+    truth, largest = np.asarray(labels, np.bool_), LARGEST_SET if clues is None else NEAREST
     columns = np.column_stack([np.asarray(evidence, np.float64), np.log(np.clip(images, 1, largest))])
     known = np.zeros(len(truth)) if prior is None else np.asarray(prior, np.float64)
     if columns.shape != (len(truth), 2) or known.shape != truth.shape or not np.isfinite([*columns.T, known]).all():
@@ -257,14 +255,17 @@ def fit_calibration(
         weights = None
     else:
         known_clues = require_clues(clues, len(truth))
-        columns = np.column_stack([columns, shape_clues(known_clues) if shaped else known_clues])
-        intercept, slopes = fit_signed(columns, truth, _centre(start, len(CLUES)), np.zeros(len(truth)))
+        centre = _centre(start, len(CLUES))
+        # How far a score stands above strangers says less in a collection of many other things: it does not count.
+        columns[:, 0] = centre[0] = 0.0
+        columns = np.column_stack([columns, shape_clues(known_clues)])
+        intercept, slopes = fit_signed(columns, truth, centre, np.zeros(len(truth)))
         weights = tuple(slopes[2:].tolist())
     if not (slopes[[0, *range(2, len(slopes))]] > 0).any():
         raise SuperfeatError("right results do not score higher than wrong ones: are the labels those of these photos?")
     three = intercept, float(slopes[0]), float(slopes[1])
     without = None if weights is None else three
-    return Calibration(*three, background, origin, weights, largest, without, shaped=shaped)
+    return Calibration(*three, background, origin, weights, largest, without)
 
 
 def require_clues(clues: Clues, count: int) -> Clues:

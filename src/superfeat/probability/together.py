@@ -17,7 +17,7 @@ LEAST = 5  # results that have a level: that of fewer is mostly the own evidence
 
 class Together(NamedTuple):
     """The log-odds of a result beside others: intercept + slope * its own + prior * that of the collection + share *
-    the mean probability of the first results + level * their mean log-odds.
+    the square of the mean probability of the first results + level * their mean log-odds.
 
     A slope above 0 that is more than `level` takes off, of which a result's own evidence is a fifth at most: the order
     of results stays, and no evidence of its own speaks against a result.
@@ -41,11 +41,11 @@ class Together(NamedTuple):
 
 def around_one(odds: Float64[np.ndarray, "n"], prior: float) -> Float64[np.ndarray, "3"]:
     """What surrounds the results of one search: the prior of the collection, and of the first results, by the log-odds
-    of each by itself, the mean probability and, of five or more, the mean log-odds; zeros without any.
+    of each by itself, the square of the mean probability and, of five or more, the mean log-odds; zeros without any.
     """
     first = odds[:TOP]
     level = first.mean() if len(first) >= LEAST else 0.0
-    return np.asarray([prior, sigmoid(first).mean() if len(first) else 0.0, level])
+    return np.asarray([prior, sigmoid(first).mean() ** 2 if len(first) else 0.0, level])
 
 
 def around_each(
@@ -58,6 +58,7 @@ def around_each(
     totals = np.column_stack([np.bincount(places, values) for values in (sigmoid(odds), odds)])
     counts = np.bincount(places)
     means = totals / counts[:, None]
+    means[:, 0] **= 2
     means[counts < LEAST, 1] = 0.0
     return np.column_stack([prior, means[places]])
 

@@ -5,10 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles_calibration as oracle
-from superfeat.features import ImageWords
-from superfeat.probability.clues import CLUES, back_of, place_clues, shape_clues, spread_of, support_of
-from superfeat.probability.fit import pad_results
-from superfeat.rerank.geometry import PlacedWords, Verification
+from superfeat.probability.clues import (
+    CLUES,
+    back_of,
+    choose_witnesses,
+    inliers_of,
+    shape_clues,
+    support_of,
+    witness_of,
+)
+from superfeat.probability.fit import growth_of
+from superfeat.rerank.geometry import Verification
 from superfeat.rerank.strangers import Crowd, Null, meet_crowd
 
 MODEST = settings(deadline=None, max_examples=40)
@@ -60,7 +67,7 @@ def test_a_crowd_is_the_lower_half_of_all_scores_beside_what_is_known(seed: int,
 @given(st.integers(0, 2**32 - 1), st.integers(0, 8))
 def test_shapes_equal_plain_loops_and_never_fall(seed: int, count: int) -> None:
     clues = np.random.default_rng(seed).uniform(-2, 6, (count, len(CLUES)))
-    clues[:, 1] = np.abs(clues[:, 1])  # a logarithm of one and more
+    clues[:, 0] = np.abs(clues[:, 0])  # a logarithm of one and more
     slow = [oracle.shaped_clues(one) for one in clues.tolist()]
     np.testing.assert_allclose(shape_clues(clues), np.reshape(slow, (count, len(CLUES))))
     assert (shape_clues(clues + 0.5) >= shape_clues(clues)).all()
@@ -82,25 +89,29 @@ def test_photos_that_are_alike_whatever_is_asked_have_no_say() -> None:
     assert support["things"].min() > 4
 
 
-def test_spread_is_a_length_from_none_to_all() -> None:
-    rng = np.random.default_rng(0)
-    even = rng.random((4000, 4))
-    every = np.ones(4000, np.bool_)
-    assert abs(spread_of(even, every) - 1) < 0.03
-    assert abs(spread_of(even / 2, every) - 0.5) < 0.02
-    assert spread_of(even, np.arange(4000) == 7) == 0
+@MODEST
+@given(st.integers(0, 2**32 - 1), st.integers(0, 12), st.integers(0, 12))
+def test_a_witness_says_the_less_of_what_it_shares_with_both(seed: int, count: int, first: int) -> None:
+    rng = np.random.default_rng(seed)
+    inliers, mutual = (np.log1p(rng.integers(0, 60, shape)) for shape in (count, (count, count)))
+    speakers = np.sort(rng.permutation(count)[:first])
+    witnesses = choose_witnesses(inliers, speakers)
+    said = witness_of(inliers, mutual[witnesses].T, witnesses)
+    assert np.allclose(said, oracle.witness(inliers.tolist(), mutual.tolist(), speakers.tolist()), rtol=1e-12)
 
 
-def test_places_give_three_clues_and_zeros_where_nobody_knows() -> None:
-    image = ImageWords(np.arange(4, dtype=np.int32), np.zeros((4, 16), np.uint8), "words")
-    photo = PlacedWords(image, np.asarray([[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0]], np.float64), (1, 1))
+def test_witnesses_are_the_few_with_whom_most_words_agree() -> None:
+    inliers = np.log1p([13, 14, 40, 20, 30, 25, 50, 60])
+    assert choose_witnesses(inliers, np.arange(7)).tolist() == [6, 2, 4, 5, 3]
+    assert choose_witnesses(inliers, np.arange(2)).tolist() == [1]
+    assert not len(choose_witnesses(inliers, np.arange(1)))
+
+
+def test_inliers_are_logarithms_and_zeros_where_nobody_knows() -> None:
     rows, shares = np.arange(4), np.full(4, 0.25)
     one = Verification(0.75, 0.8, 3, None, rows, shares, np.asarray([1.0, 1.0, 1.0, 0.0]), rows)
-    clues = place_clues(photo, [photo, None, photo], [one, one, None])
-    assert clues[0, :2].tolist() == [0.75, np.log1p(3)]
-    assert clues[0, 2] > 0.9
-    assert not clues[1:].any()
-    assert not place_clues(None, [photo], [one]).any()
+    assert inliers_of([one, None]).tolist() == [np.log1p(3), 0.0]
+    assert inliers_of([]).shape == (0,)
 
 
 def test_from_the_other_side_a_query_that_scores_low_with_everybody_is_no_worse() -> None:
@@ -112,19 +123,14 @@ def test_from_the_other_side_a_query_that_scores_low_with_everybody_is_no_worse(
     assert np.allclose(back_of(scores / 3, found, lower, usual), found.above(scores))
 
 
-def test_strangers_that_stand_for_many_more_score_as_more_of_the_same() -> None:
-    """Exponential tails: the best of a hundred times as many lie log(100) of their excess higher."""
+def test_strangers_of_a_larger_collection_score_higher() -> None:
+    """Exponential tails: the best of a hundred times as many lie log(100) of their excess higher, all of them."""
     rng = np.random.default_rng(0)
-    scores = np.exp(rng.exponential(0.3, 30_000) - 5)
-    labels = np.zeros(30_000, np.bool_)
-    labels[:5] = True
-    rows = np.arange(30_000)
-    best = [
-        np.log(np.sort(pad_results(rows, scores, labels, 300_000, np.random.default_rng(seed))[1])[-20:]).mean()
-        for seed in range(40)
-    ]
-    real = np.log(np.sort(np.exp(rng.exponential(0.3, (20, 300_000)) - 5), axis=1)[:, -20:]).mean()
-    assert abs(np.mean(best) - real) < 0.2
-    padded = pad_results(rows, scores, labels, 300_000, rng)
-    assert padded[2].sum() == 5
-    assert pad_results(rows[:20], scores[:20], labels[:20], 300_000, rng)[0].tolist() == rows[:20].tolist()
+    scores = np.exp(rng.exponential(0.3, 3_000) - 5)
+    grown = np.sort(np.log(scores * growth_of(scores, 100)))[-50:]
+    real = np.sort(rng.exponential(0.3, (20, 300_000)) - 5, axis=1)[:, -50:].mean(axis=0)
+    assert np.abs(grown - real).max() < 0.5
+    assert abs((grown - real).mean()) < 0.35, "a scale from 90 of them"
+    assert growth_of(scores, 1) == 1
+    assert growth_of(scores[:40], 100) == 1, "too few show how strangers score"
+    assert growth_of(np.zeros(100), 100) == 1

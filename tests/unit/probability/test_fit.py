@@ -16,8 +16,9 @@ from superfeat.features import Features
 from superfeat.images import Photo
 from superfeat.index.codebook import Codebook
 from superfeat.index.index import Index
-from superfeat.probability import comparing
-from superfeat.probability.apply import FOREIGN_IMAGES, meet_strangers
+from superfeat.index.places import encode_places, word_regions
+from superfeat.probability import apply, comparing, fit
+from superfeat.probability.apply import FOREIGN_IMAGES, judge_ranking, meet_strangers
 from superfeat.probability.comparing import (
     Comparisons,
     Labelled,
@@ -441,3 +442,51 @@ def test_the_stored_file_is_plain(index: Index) -> None:
     store_calibration(index, OWN)
     text = (index.path / CALIBRATION).read_text()
     assert json.loads(text)["background"] == {"location": -8.0, "scale": 1.2, "images": 20}
+
+
+# -- Clues
+
+
+def placed_index(path: Path) -> Index:
+    """Ten things in three views each, whose words lie where they belong, and ten more photos that are alone."""
+    codebook = Codebook(5 * np.random.default_rng(1).standard_normal((300, DIM)).astype(np.float32))
+    made, images = Index.create(path, codebook, network="network"), []
+    things = [(thing, view) for thing in range(10) for view in range(3)]
+    for thing, view in [*things, *((thing, 0) for thing in range(50, 60))]:
+        own, rng = np.random.default_rng(thing), np.random.default_rng((thing, view))
+        words, places = own.choice(300, 40, replace=False), own.random((40, 2))
+        strange = rng.random(40) < 0.2 + 0.1 * view
+        words = np.where(strange, rng.integers(0, 300, 40), words)
+        vectors = np.asarray(codebook.centroids[words] + own.standard_normal((40, DIM)), np.float32)
+        regions = np.concatenate([0.9 * places + 0.02 * view, np.full((40, 2), 0.05)], axis=1).astype(np.float32)
+        image = made.query(vectors, 1)
+        assert image.assigned is not None
+        noted = encode_places(word_regions(regions, image.assigned[:, 0], image.words))
+        images.append((f"{thing} {view}", vectors, {"places": noted, "size": [4, 3]}))
+    list(made.add_many(images, batch=100))
+    return made
+
+
+@pytest.mark.parametrize("nearest", [256, 25])
+def test_a_search_knows_the_clues_that_a_fit_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nearest: int
+) -> None:
+    """Whether the nearest photos are the whole collection or a part of it."""
+    for module in (apply, fit):
+        monkeypatch.setattr(module, "NEAREST", nearest)
+    index = placed_index(tmp_path / "index")
+    comparisons = compare_index(index, labels_of(index))
+    background = measure_background(comparisons)
+    found = whole_results(comparisons, background)
+    origin = Origin("network", index.snapshot().layout.codebook, "binary", 3.0, 0.0)
+    weights = (0.3, 0.5, 0.7, 0.9, 1.1)
+    calibration = Calibration(-4.0, 0.0, -0.1, background, origin, weights, 256, (-4.0, 1.0, 0.0))
+    assert (found.clues.max(axis=0) > [2, 1, 0.5, 1.5, 2.7]).all(), "each clue says something of somebody"
+    for name in [f"{thing} {view}" for thing in range(10) for view in range(3)]:
+        thing, view = map(int, name.split())
+        rows = found.searches == np.flatnonzero(comparisons.things == thing)[view]
+        ranking, chances = judge_ranking(index, name, calibration, 21)
+        assert chances is not None
+        others = [place for place, hit in enumerate(ranking) if hit.name != name][:20]
+        expected = calibration.probability(found.evidence[rows], len(index), 0.0, found.clues[rows])
+        np.testing.assert_allclose(np.sort(chances[others]), np.sort(expected), atol=1e-6)  # scores may be equal

@@ -205,7 +205,7 @@ def changed(where: str, value: Any) -> dict[str, Any]:
     ("where", "value", "message"),
     [
         ("format", "superfeat-index", "no calibration"),
-        ("version", 5, "version 5; this superfeat reads 1, 2, 3, 4: upgrade it"),
+        ("version", 6, "version 6; this superfeat reads 1 to 5: upgrade it"),
         ("slope", KeyError, "needs intercept, slope"),
         ("alpha", 3.0, "needs intercept, slope"),
         ("slope", "3", "must be a finite number"),
