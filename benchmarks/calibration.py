@@ -59,7 +59,7 @@ SIZES = (*DRAWN_SIZES, 1000, ALL)
 MIXED, LARGE = 1000, (10_000, 100_000)  # images of collections with photos of other things
 # Shares of results that count in a fit, drawn by chance: of queries in random collections, of their own photos there,
 # and of queries among everything; of drawn landmarks, whatever is searched; and of things that look alike, of these.
-ASKED, OWN, AMONG, OF_DRAWN, OF_ALIKE = 0.5, 1.0, 0.15, 0.06, 0.1
+ASKED, OWN, AMONG, OF_DRAWN, OF_ALIKE = 0.6, 1.0, 0.15, 0.07, 0.1
 MIDDLE = (0.5, 0.7)  # of results that are said to be so likely right, 40 to 80 of 100 should be
 # Collections of a set, and what rows call them; and lines of a picture.
 KINDS = {"random": "drawn", "whole": "whole", "among": "among others"}
