@@ -25,7 +25,7 @@ from superfeat.probability.model import Calibration
 from superfeat.threads import all_cores, in_order
 
 NEIGHBOURS = 100  # images that each image is compared with at most
-LEAST_PROBABILITY = 0.4  # in both directions; docs/duplicates.md has what groups that this makes are worth
+LEAST_PROBABILITY = 0.6  # in both directions; docs/duplicates.md has what groups that this makes are worth
 SURE_LINK = 0.88  # likeness of a link that joins two groups all alone: one weak link joins no two things
 # By kernel: of images of the same thing, where there are no probabilities, and of copies (docs/duplicates.md).
 LEAST_SIMILARITY = {"binary": 0.03, "real": 0.08, **dict.fromkeys(VECTOR_KERNELS, 0.8)}
