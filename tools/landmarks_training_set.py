@@ -11,6 +11,7 @@ says which. ROLES is a CSV file with the columns thing and role for the former: 
     python tools/landmarks_training_set.py landmarks PHOTOS ROLES --pairs found.csv -o SET    (the trainer makes views)
     python tools/landmarks_training_set.py sample PHOTOS ROLES --every 12 -o licensed.txt          (for the codebook)
     python tools/landmarks_training_set.py alike PHOTOS ROLES --each 10 -o CARTONS  (for the calibration: a folder each)
+    python tools/landmarks_training_set.py others PHOTOS ROLES --every 4 -o OTHERS                 (for the calibration)
 
 SET/labels.csv and SET/pairs.csv name photos below PHOTOS; the views lie in PHOTOS/views. With --small 0.5 the
 second photo of half of the pairs is a smaller copy, in PHOTOS/small: maps that are stored have one size.
@@ -122,6 +123,15 @@ def sample(args: argparse.Namespace) -> None:
     args.output.write_text("".join(f"{args.photos / name}\n" for name in names[:: args.every]), encoding="utf-8")
 
 
+def others(args: argparse.Namespace) -> None:
+    """Every so many photos of the landmarks, among which others are looked for."""
+    landmarks = [name for name, _ in read_labels(args.photos, args.roles, USED) if name.startswith("gldv2/")]
+    for name in landmarks[:: args.every]:
+        target = args.output / Path(name).relative_to("gldv2")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(args.photos / name, target)
+
+
 def alike(args: argparse.Namespace) -> None:
     """Photos of each of the groceries, evenly spread by name."""
     for folder in sorted((args.photos / "grocery").iterdir()):
@@ -135,7 +145,7 @@ def alike(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
-    for verb in (labels, views, landmarks, sample, alike):
+    for verb in (labels, views, landmarks, sample, alike, others):
         one = verbs.add_parser(verb.__name__)
         one.set_defaults(run=verb)
         one.add_argument("photos", type=Path)
@@ -148,7 +158,7 @@ def main() -> None:
         if verb is views:
             one.add_argument("--views", type=int, required=True)
             one.add_argument("--small", type=float, default=0.0, help="share of the pairs")
-        if verb is sample:
+        if verb in (sample, others):
             one.add_argument("--every", type=int, required=True)
         if verb is alike:
             one.add_argument("--each", type=int, required=True)

@@ -118,3 +118,9 @@ def test_evenly_spread_groceries(photos: Path, tmp_path: Path, monkeypatch: pyte
         f"carton/{n}.jpg" for n in (0, 2, 4)
     ]
     assert all(path.read_bytes() == (photos / "grocery" / "carton" / path.name).read_bytes() for path in copied)
+
+
+def test_some_photos_of_landmarks(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(monkeypatch, "others", photos, tmp_path / "roles.csv", "--every", 2, "-o", tmp_path / "others")
+    copied = sorted(path.relative_to(tmp_path / "others").as_posix() for path in (tmp_path / "others").rglob("*.*"))
+    assert copied == [f"{role} thing/0.jpg" for role in ("distractor", "split", "train")]
