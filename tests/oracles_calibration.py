@@ -100,7 +100,7 @@ def shaped_clues(clues: Sequence[float]) -> list[float]:
         return 0.0 if value < low else high - low if value > high else value - low
 
     inliers, back, near, support, witness = clues
-    bounded = between(back, 1, 3), between(near, 0.5, 3), between(support, 2, 4), between(witness, 2.7, 3.7)
+    bounded = between(back, 1, 3), between(near, 0.5, 3), between(support, 2, 3.5), between(witness, 2.3, 3.7)
     return [inliers * inliers, *bounded]
 
 

@@ -21,7 +21,7 @@ NEAREST = 256  # photos most like the query, among which `near` and `support` ar
 SUPPORTERS = 20  # first results that may speak for others
 WITNESSES, LEAST_SEEN = 5, 14  # of them may say where words lie, and need so many themselves: strangers have fewer
 # What a clue counts between: below, strangers have it too; above, nothing is surer.
-COUNTS = {"back": (1.0, 3.0), "near": (0.5, 3.0), "support": (2.0, 4.0), "witness": (2.7, 3.7)}
+COUNTS = {"back": (1.0, 3.0), "near": (0.5, 3.0), "support": (2.0, 3.5), "witness": (2.3, 3.7)}
 Clues = Float64[np.ndarray, "n 5"]
 
 
