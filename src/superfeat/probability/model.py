@@ -63,7 +63,7 @@ class Calibration:
     background: Null
     origin: Origin
     weights: tuple[float, ...] | None = None  # of the clues, in their order
-    largest: int = LARGEST_SET  # images of the largest collection that it was fitted to
+    largest: int = LARGEST_SET  # more images than these count as so many
     plain: tuple[float, float, float] | None = None  # the first three where no clues are known: of scores alone
     together: Together | None = None
 
